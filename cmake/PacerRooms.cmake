@@ -1,0 +1,54 @@
+# One static library per room, one test program per room, one ctest entry per test suite.
+
+# A LibTorch process costs 0.2 s to start, so cases are not separate processes; suite names are read from the sources,
+# which also works before anything is built.
+function(pacer_add_suites program room)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS "${source}" lines REGEX "^(TEST|TEST_F|TEST_P|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\\(")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^[A-Z_]+\\( *([A-Za-z0-9_]+).*" "\\1" suite "${line}")
+      list(APPEND suites "${suite}")
+    endforeach()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+  endforeach()
+  list(REMOVE_DUPLICATES suites)
+  foreach(suite IN LISTS suites)
+    add_test(NAME "${room}.${suite}" COMMAND ${program} "--gtest_filter=${suite}.*:*/${suite}.*")
+    set_tests_properties("${room}.${suite}" PROPERTIES
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2"
+      SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]"
+      TIMEOUT 600)
+  endforeach()
+endfunction()
+
+# pacer_room(NAME yes|no): pacer/NAME/*.cpp becomes the library pacer_NAME; tests/NAME/*_test.cpp its test program.
+function(pacer_room room links_torch)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/pacer/${room}/*.cpp")
+  set(target pacer_${room})
+  if(NOT sources)
+    return()
+  endif()
+  add_library(${target} STATIC ${sources})
+  add_library(Pacer::${room} ALIAS ${target})
+  target_link_libraries(${target} PUBLIC ${PACER_ROOMS_ABOVE} PRIVATE pacer_warnings)
+  if(links_torch)
+    target_link_libraries(${target} PUBLIC pacer_torch)
+  endif()
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  # Room-specific libraries and per-file flags live beside the sources.
+  include("${PROJECT_SOURCE_DIR}/pacer/${room}/room.cmake" OPTIONAL)
+  set(PACER_ROOMS_ABOVE ${PACER_ROOMS_ABOVE} ${target} PARENT_SCOPE)
+  set_property(GLOBAL APPEND PROPERTY PACER_ROOM_TARGETS ${target})
+
+  if(PACER_BUILD_TESTS)
+    file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${room}/*_test.cpp")
+    if(tests)
+      add_executable(${room}_test ${tests})
+      target_link_libraries(${room}_test PRIVATE ${target} pacer_test_support pacer_warnings)
+      if(links_torch)
+        target_link_libraries(${room}_test PRIVATE pacer_test_support_torch)
+      endif()
+      pacer_add_suites(${room}_test ${room} ${tests})
+    endif()
+  endif()
+endfunction()
