@@ -13,7 +13,7 @@
 
 namespace pacer::formats {
 
-// Row-major bytes that live as long as their source.
+// Row-major bytes that live as long as their source, aligned to the element size.
 struct TensorView {
   DType dtype;
   std::vector<int64_t> shape;
@@ -57,7 +57,8 @@ struct NamedTensor {
   TensorView view;
 };
 
-// Written whole or not at all (base/files.h), tensors in the given order, data aligned to 64 bytes.
+// Written whole or not at all (base/files.h). The data section is aligned to 64 bytes; in it come the widest element
+// types first, otherwise the given order, so that every tensor is aligned although the format allows no holes.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
