@@ -1,0 +1,61 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "apps/pacer/commands.h"
+#include "apps/pacer/context.h"
+#include "apps/pacer/failure.h"
+#include "pacer/base/logging.h"
+#include "pacer/base/version.h"
+
+namespace {
+
+// Spinning OpenMP threads cost up to a thousandfold on a busy machine. The OpenMP library reads its environment while
+// it is loaded, before main, so the program starts itself once more with the setting in place.
+void restart_with_passive_waiting(char** arguments) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  if (::setenv("OMP_WAIT_POLICY", "passive", 1) == 0) ::execv("/proc/self/exe", arguments);
+  pacer::log_warning("cannot start again with OMP_WAIT_POLICY=passive (" + std::string(std::strerror(errno)) +
+                     "): on a busy machine this run will be slow");
+}
+
+int run(int count, char** arguments) {
+  pacer::cli::Context context;
+  CLI::App app(
+      "Trains drafts for speculative decoding, proves that they are lossless, and measures what they are worth.",
+      "pacer");
+  app.set_version_flag("--version", std::string("pacer ") + pacer::version());
+  app.footer(
+      "Examples:\n  pacer quickstart\n  pacer train --help\n\n'pacer COMMAND --help' shows the options of a command.");
+  pacer::cli::add_commands(app, context);
+  app.parse_complete_callback([&] { context.apply(); });
+
+  try {
+    app.parse(count, arguments);
+    if (app.get_subcommands().empty()) context.print(app.help());
+    return 0;
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& failure) {
+    // The parser may have stopped before it saw the flag.
+    const bool json =
+        std::any_of(arguments, arguments + count, [](const char* a) { return std::string_view(a) == "--json"; });
+    return pacer::cli::report(pacer::cli::to_error(failure, app), json);
+  } catch (...) {
+    return pacer::cli::report(pacer::cli::to_error(std::current_exception()), context.json);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  restart_with_passive_waiting(argv);
+  return run(argc, argv);
+}

@@ -1,0 +1,7 @@
+target_link_libraries(pacer_base PUBLIC nlohmann_json::nlohmann_json Threads::Threads)
+set(pacer_compiler_name "${CMAKE_CXX_COMPILER_ID}")
+if(pacer_compiler_name STREQUAL "GNU")
+  set(pacer_compiler_name "g++")
+endif()
+set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/base/version.cpp" PROPERTIES COMPILE_DEFINITIONS
+  "PACER_VERSION=\"${PROJECT_VERSION}\";PACER_COMPILER=\"${pacer_compiler_name} ${CMAKE_CXX_COMPILER_VERSION}\"")
