@@ -1,0 +1,42 @@
+// How the minutes of a quickstart are spent: a pure function of what was measured.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pacer/base/json.h"
+
+namespace pacer::workflow {
+
+// What the user asked for. Zero: decided by the plan.
+struct QuickstartWishes {
+  double minutes = 12.0;           // wall time after the build
+  int64_t steps = 0;               // fixed number of training steps instead of a time budget
+  int64_t prompts = 0;             // training prompts
+  int64_t evaluation_prompts = 0;  // per kind
+  bool full = false;               // f32 identity on every prompt, all evaluation prompts
+};
+
+// Wall seconds on this machine with the chosen number of threads.
+struct MeasuredSpeed {
+  double plain_token_s = 0;  // one token of plain decoding in bf16
+  double answer_s = 0;       // one answer of the training data, batched
+  double elapsed_s = 0;      // spent before the plan is made
+};
+
+struct QuickstartPlan {
+  int64_t prompts = 0;             // training prompts to answer
+  int64_t validation_prompts = 0;  // held back from them for the curve
+  int64_t evaluation_prompts = 0;  // per kind
+  int64_t exact_prompts = 0;       // per kind, compared in f32
+  int64_t steps = 0;               // 0: by time
+  double generate_s = 0, train_s = 0, evaluate_s = 0;
+  Json to_json() const;
+  std::string text() const;  // what will happen and how long it takes, one line per stage
+};
+
+// The evaluation gets what its fixed number of tokens needs, at most 40 % of the time (then fewer prompts); data take
+// 30 % of the rest, training what remains. Throws Error{usage} when the minutes cannot hold the smallest useful run.
+QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpeed& speed);
+
+}  // namespace pacer::workflow

@@ -1,0 +1,61 @@
+#include "pacer/workflow/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "pacer/base/error.h"
+
+namespace pacer::workflow {
+namespace {
+
+// A machine as the one the recipe was made on: 10 ms a token, 0.2 s an answer, half a minute gone.
+constexpr MeasuredSpeed kSpeed{.plain_token_s = 0.010, .answer_s = 0.2, .elapsed_s = 30};
+
+TEST(QuickstartPlan, SpendsTheTimeThatItWasGiven) {
+  for (const double minutes : {6.0, 12.0, 30.0}) {
+    const QuickstartPlan plan = plan_quickstart({.minutes = minutes}, kSpeed);
+    const double planned = kSpeed.elapsed_s + plan.generate_s + plan.train_s + plan.evaluate_s;
+    EXPECT_LE(planned, 60 * minutes);
+    EXPECT_GE(planned, 0.9 * 60 * minutes);
+    EXPECT_GT(plan.train_s, plan.generate_s);
+  }
+}
+
+TEST(QuickstartPlan, KeepsTheFullEvaluationInTwelveMinutes) {
+  const QuickstartPlan plan = plan_quickstart({.minutes = 12}, kSpeed);
+  EXPECT_EQ(plan.evaluation_prompts, 20);
+  EXPECT_EQ(plan.exact_prompts, 6);
+}
+
+TEST(QuickstartPlan, EvaluatesLessWhenThereIsLittleTime) {
+  const QuickstartPlan plan = plan_quickstart({.minutes = 3}, kSpeed);
+  EXPECT_LT(plan.evaluation_prompts, 20);
+  EXPECT_LE(plan.evaluate_s, 0.4 * 180);
+}
+
+TEST(QuickstartPlan, FullComparesEveryPromptInF32) {
+  const QuickstartPlan plan = plan_quickstart({.minutes = 20, .full = true}, kSpeed);
+  EXPECT_EQ(plan.evaluation_prompts, 20);
+  EXPECT_EQ(plan.exact_prompts, 20);
+}
+
+TEST(QuickstartPlan, TakesFixedAmountsAsTheyAre) {
+  const QuickstartPlan plan =
+      plan_quickstart({.minutes = 1.5, .steps = 40, .prompts = 64, .evaluation_prompts = 3}, kSpeed);
+  EXPECT_EQ(plan.steps, 40);
+  EXPECT_EQ(plan.prompts, 64);
+  EXPECT_EQ(plan.evaluation_prompts, 3);
+  EXPECT_EQ(plan.exact_prompts, 3);
+}
+
+TEST(QuickstartPlan, SaysThatTheTimeIsTooShort) {
+  try {
+    plan_quickstart({.minutes = 0.5}, kSpeed);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(error.hint().find("--minutes"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace pacer::workflow
