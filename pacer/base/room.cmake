@@ -5,3 +5,5 @@ if(pacer_compiler_name STREQUAL "GNU")
 endif()
 set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/base/version.cpp" PROPERTIES COMPILE_DEFINITIONS
   "PACER_VERSION=\"${PROJECT_VERSION}\";PACER_COMPILER=\"${pacer_compiler_name} ${CMAKE_CXX_COMPILER_VERSION}\"")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/base/resources.cpp" PROPERTIES COMPILE_DEFINITIONS
+  "PACER_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
