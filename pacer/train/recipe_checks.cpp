@@ -1,0 +1,136 @@
+// What one key of a recipe forbids another.
+#include <algorithm>
+
+#include "pacer/base/error.h"
+#include "pacer/train/recipe_reader.h"
+
+namespace pacer::train {
+namespace {
+
+struct Checker {
+  const ResolvedRecipe& resolved;
+
+  // "recipe.yaml:3:5: draft.markov ..." when someone wrote the key, else just the key.
+  std::string where(const std::string& key) const {
+    const std::string& origin = resolved.origins.at(key);
+    return origin == "default" || origin == "override" ? origin + " " + key : origin + ": " + key;
+  }
+
+  [[noreturn]] void conflict(const std::string& first, const std::string& what, const std::string& second,
+                             const std::string& hint) const {
+    const std::string& origin = resolved.origins.at(second);
+    const std::string other = second + (origin == "default" ? "" : " (" + origin + ")");
+    throw Error(ErrorKind::usage, where(first) + " " + what + " " + other, hint);
+  }
+
+  bool given(const std::string& key) const { return resolved.origins.at(key) != "default"; }
+};
+
+void check_draft(const Checker& check) {
+  const DraftSection& draft = check.resolved.recipe.draft;
+  if (draft.method == "dflash") {
+    if (check.given("draft.markov") && draft.markov != "none") {
+      check.conflict("draft.markov", "is '" + draft.markov + "' and cannot go with method 'dflash' of", "draft.method",
+                     "DFlash has no Markov head: leave the key out, or train dspark");
+    }
+    if (check.given("draft.confidence") && draft.confidence) {
+      check.conflict("draft.confidence", "is true and cannot go with method 'dflash' of", "draft.method",
+                     "DFlash has no confidence head: leave the key out, or train dspark");
+    }
+  } else {
+    if (!draft.sample_from_anchor) {
+      check.conflict("draft.sample_from_anchor", "is false and cannot go with method 'dspark' of", "draft.method",
+                     "the Markov head starts from the anchor; only DFlash knows the other reading");
+    }
+    if (draft.markov == "none" && check.given("draft.markov_rank")) {
+      check.conflict("draft.markov_rank", "is given and cannot go with 'none' of", "draft.markov", "leave one out");
+    }
+    if (draft.markov == "none" && draft.confidence && draft.confidence_with_markov &&
+        check.given("draft.confidence_with_markov")) {
+      check.conflict("draft.confidence_with_markov", "needs a Markov head, and there is 'none' in", "draft.markov",
+                     "set it to false");
+    }
+  }
+  if (!std::ranges::is_sorted(draft.taps) || std::ranges::adjacent_find(draft.taps) != draft.taps.end()) {
+    check.conflict("draft.taps", "must be ascending without repetition, for", "draft.method",
+                   "the order of the taps is the order of the feature's columns");
+  }
+  if (!draft.sliding_window.empty() && static_cast<int64_t>(draft.sliding_window.size()) != draft.layers) {
+    check.conflict("draft.sliding_window",
+                   "has " + std::to_string(draft.sliding_window.size()) + " entries for the " +
+                       std::to_string(draft.layers) + " of",
+                   "draft.layers", "one window per layer");
+  }
+}
+
+void check_loss(const Checker& check) {
+  const Recipe& recipe = check.resolved.recipe;
+  if (recipe.loss.ce == 0 && recipe.loss.l1 == 0) {
+    check.conflict("loss.ce", "is 0 together with", "loss.l1", "nothing would be learnt: set one of them above 0");
+  }
+  if (recipe.loss.weights != "decay" && recipe.draft.method != "dflash") {
+    check.conflict("loss.weights", "is '" + recipe.loss.weights + "' and needs method 'dflash' in", "draft.method",
+                   "D-PACE weighs by the draft's cross-entropy alone");
+  }
+  if (recipe.loss.renormalised_teacher && recipe.draft.vocabulary == 0) {
+    check.conflict("loss.renormalised_teacher", "needs a reduced", "draft.vocabulary",
+                   "over the whole vocabulary there is nothing to renormalise");
+  }
+}
+
+void check_schedule_keys(const Checker& check) {
+  const ScheduleSection& schedule = check.resolved.recipe.schedule;
+  std::vector<std::string> given;
+  if (schedule.steps) given.push_back("schedule.steps");
+  if (schedule.epochs) given.push_back("schedule.epochs");
+  if (schedule.time_budget_s) given.push_back("schedule.time_budget_s");
+  if (given.empty()) {
+    throw Error(ErrorKind::usage,
+                "the recipe does not say how long to train: set one of schedule.steps, schedule.epochs, "
+                "schedule.time_budget_s",
+                "for example schedule.epochs=3");
+  }
+  if (given.size() > 1) {
+    check.conflict(given[1], "contradicts", given[0],
+                   "only one of them decides how long to train; take the other away with " + given[0] + "=null");
+  }
+  if (schedule.warmup_steps && check.given("schedule.warmup_ratio")) {
+    check.conflict("schedule.warmup_ratio", "contradicts", "schedule.warmup_steps",
+                   "keep one; take the other away with schedule.warmup_steps=null");
+  }
+  if (schedule.steps && schedule.warmup_steps && *schedule.warmup_steps >= *schedule.steps) {
+    check.conflict("schedule.warmup_steps",
+                   "is " + std::to_string(*schedule.warmup_steps) + " and must be below the " +
+                       std::to_string(*schedule.steps) + " of",
+                   "schedule.steps", "shorten the warm-up or train for longer");
+  }
+}
+
+void check_data(const Checker& check) {
+  const Recipe& recipe = check.resolved.recipe;
+  if (recipe.data.validation && recipe.data.validation_rows > 0) {
+    check.conflict("data.validation_rows", "contradicts", "data.validation",
+                   "either a file of its own or rows held out from the training file");
+  }
+  const bool validates = recipe.data.validation || recipe.data.validation_rows > 0;
+  if (!validates && check.given("validation.every") && recipe.validation.every > 0) {
+    check.conflict("validation.every", "is given, but there are no validation rows in", "data.validation",
+                   "set data.validation or data.validation_rows");
+  }
+  if (recipe.data.max_length <= recipe.draft.block_size) {
+    check.conflict("data.max_length", "is not above the block of", "draft.block_size",
+                   "a row must hold at least one block");
+  }
+}
+
+}  // namespace
+
+void check_recipe(const ResolvedRecipe& resolved) {
+  const Checker check{resolved};
+  check_draft(check);
+  check_loss(check);
+  check_schedule_keys(check);
+  check_data(check);
+}
+
+}  // namespace pacer::train

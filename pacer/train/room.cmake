@@ -1,0 +1,1 @@
+target_link_libraries(pacer_train PRIVATE yaml-cpp)
