@@ -38,7 +38,11 @@ std::string format_duration(double seconds) {
   if (seconds < 0.995) return format_fixed(seconds, 2) + " s";
   if (seconds < 9.95) return format_fixed(seconds, 1) + " s";
   const auto whole = static_cast<int64_t>(std::llround(seconds));
-  const auto two_digits = [](int64_t value) { return (value < 10 ? "0" : "") + std::to_string(value); };
+  const auto two_digits = [](int64_t value) {
+    std::string text = std::to_string(value);
+    if (text.size() < 2) text.insert(0, 1, '0');
+    return text;
+  };
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) return std::to_string(whole / 60) + " min " + two_digits(whole % 60) + " s";
   const int64_t minutes = (whole + 30) / 60;

@@ -1,0 +1,46 @@
+#include "pacer/base/json.h"
+
+#include <gtest/gtest.h>
+
+#include "pacer/base/files.h"
+#include "tests/support/files.h"
+
+namespace pacer {
+namespace {
+
+std::string message_of(const std::string& text) {
+  try {
+    parse_json(text, "config.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::format);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Json, AnErrorNamesLineAndColumn) {
+  EXPECT_EQ(message_of("{\"a\": 1,\n \"b\": oops}"), "config.json:2:7: not valid JSON");
+  EXPECT_EQ(message_of("[1, 2"), "config.json:1:6: not valid JSON") << "cut off: the place is the end";
+  EXPECT_EQ(message_of(""), "config.json:1:1: not valid JSON");
+}
+
+TEST(Json, DepthIsBounded) {
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_NO_THROW(parse_json(nested(128), "x"));
+  EXPECT_NE(message_of(nested(130)).find("deeper than 128"), std::string::npos);
+  EXPECT_NE(message_of(nested(1000000)).find("deeper than 128"), std::string::npos) << "no stack overflow either";
+}
+
+TEST(Json, OrderedJsonKeepsTheOrderOfTheFile) {
+  EXPECT_EQ(parse_ordered_json(R"({"z": 1, "a": 2})", "x").dump(), R"({"z":1,"a":2})");
+}
+
+TEST(Json, FilesThatAreTooLargeAreNotRead) {
+  const test::TemporaryFolder folder;
+  write_file(folder.path() / "a.json", R"({"key": "value"})");
+  EXPECT_EQ(read_json(folder.path() / "a.json").at("key"), "value");
+  EXPECT_THROW(read_json(folder.path() / "a.json", 10), Error);
+}
+
+}  // namespace
+}  // namespace pacer
