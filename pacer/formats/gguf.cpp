@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "pacer/base/error.h"
-#include "pacer/formats/nearest.h"
+#include "pacer/base/nearest.h"
 
 namespace pacer::formats {
 namespace {

@@ -5,7 +5,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
-#include "pacer/formats/nearest.h"
+#include "pacer/base/nearest.h"
 #include "pacer/formats/safetensors_header.h"
 #include "pacer/formats/tensor_source.h"
 
