@@ -1,3 +1,33 @@
-# Loops over rows are written for the vectoriser.
-set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/nn/rms_norm.cpp" "${PROJECT_SOURCE_DIR}/pacer/nn/rope.cpp"
-  PROPERTIES COMPILE_OPTIONS "-O3")
+# Loops over rows are written for the vectoriser. Kernels are compiled once per instruction set and chosen at run time;
+# contraction is off in the plain row kernels so that they mean the same on every processor.
+function(pacer_nn_flags file)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/nn/${file}" PROPERTIES COMPILE_OPTIONS "-O3;${ARGN}")
+endfunction()
+
+pacer_nn_flags(rms_norm.cpp)
+pacer_nn_flags(rope.cpp)
+pacer_nn_flags(row_kernels_plain.cpp -ffp-contract=off)
+# The lanes of lanes.h are wider than the registers of some sets; nothing of them crosses a call (-Wpsabi).
+pacer_nn_flags(block_attention_rows_plain.cpp -Wno-psabi)
+pacer_nn_flags(vocab_loss_rows_plain.cpp -Wno-psabi)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(pacer_nn_avx2 -mavx2 -mfma)
+  set(pacer_nn_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+  pacer_nn_flags(row_kernels_avx2.cpp ${pacer_nn_avx2})
+  # GCC 12 takes the undefined operand inside its own intrinsics for an uninitialised value of ours.
+  set(pacer_nn_gcc12 -Wno-uninitialized -Wno-maybe-uninitialized)
+  pacer_nn_flags(row_kernels_avx512.cpp ${pacer_nn_avx512} -mfma ${pacer_nn_gcc12})
+  pacer_nn_flags(row_kernels_avx512bf16.cpp ${pacer_nn_avx512} -mfma -mavx512bf16 ${pacer_nn_gcc12})
+  pacer_nn_flags(block_attention_rows_avx2.cpp -Wno-psabi ${pacer_nn_avx2})
+  pacer_nn_flags(vocab_loss_rows_avx2.cpp -Wno-psabi ${pacer_nn_avx2})
+  pacer_nn_flags(block_attention_rows_avx512.cpp -Wno-psabi ${pacer_nn_avx512} -mprefer-vector-width=512)
+  pacer_nn_flags(vocab_loss_rows_avx512.cpp -Wno-psabi ${pacer_nn_avx512} -mprefer-vector-width=512)
+  pacer_nn_flags(vocab_loss_product_avx512.cpp ${pacer_nn_avx512} -mavx512bf16 ${pacer_nn_gcc12})
+  set(pacer_nn_unused row_kernels_no_x86.cpp)
+else()
+  set(pacer_nn_unused row_kernels_avx2.cpp row_kernels_avx512.cpp row_kernels_avx512bf16.cpp)
+endif()
+foreach(file IN LISTS pacer_nn_unused)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/nn/${file}" PROPERTIES HEADER_FILE_ONLY ON)
+endforeach()

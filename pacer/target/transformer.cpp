@@ -1,0 +1,120 @@
+#include "pacer/target/transformer.h"
+
+#include <algorithm>
+
+#include <ATen/ops/max.h>
+#include <ATen/ops/min.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "pacer/base/error.h"
+#include "pacer/nn/linear.h"
+#include "pacer/target/long_forward.h"
+#include "pacer/target/rope_frequencies.h"
+
+namespace pacer::target {
+
+TokenBatch TokenBatch::single(const std::vector<int64_t>& ids, int64_t first_position) {
+  TokenBatch batch = packed({ids});
+  batch.positions.add_(first_position);
+  return batch;
+}
+
+TokenBatch TokenBatch::packed(const std::vector<std::vector<int64_t>>& sequences) {
+  std::vector<int64_t> ids, positions;
+  TokenBatch batch;
+  batch.starts.push_back(0);
+  for (const std::vector<int64_t>& sequence : sequences) {
+    ids.insert(ids.end(), sequence.begin(), sequence.end());
+    for (size_t i = 0; i < sequence.size(); ++i) positions.push_back(static_cast<int64_t>(i));
+    batch.starts.push_back(static_cast<int64_t>(ids.size()));
+  }
+  batch.ids = at::tensor(ids, at::kLong);
+  batch.positions = at::tensor(positions, at::kLong);
+  return batch;
+}
+
+Transformer::Transformer(ModelConfig config, WeightMap weights, at::ScalarType dtype)
+    : config_(std::move(config)),
+      weights_(std::move(weights)),
+      model_(arrange(config_, weights_)),
+      dtype_(dtype),
+      rope_(rope_table(config_.rope, config_.head_dim, config_.max_position)) {}
+
+std::unique_ptr<KvCache> Transformer::new_cache(int64_t capacity_hint) const {
+  return std::make_unique<PanelCache>(config_, dtype_, capacity_hint);
+}
+
+// What a caller can get wrong is refused here, before any row is written to a cache.
+std::vector<PanelCache*> Transformer::checked(const TokenBatch& batch, const Taps& taps,
+                                              const std::vector<KvCache*>& caches) const {
+  const auto bug = [](const std::string& what) { throw Error(ErrorKind::bug, "Target::forward: " + what); };
+  if (batch.ids.dim() != 1 || batch.ids.scalar_type() != at::kLong || batch.positions.sizes() != batch.ids.sizes() ||
+      batch.positions.scalar_type() != at::kLong) {
+    bug("ids " + c10::str(batch.ids.sizes()) + " and positions " + c10::str(batch.positions.sizes()) +
+        " must be two i64 vectors of one length");
+  }
+  if (batch.starts.empty() || batch.starts.front() != 0 || batch.starts.back() != batch.rows() ||
+      !std::is_sorted(batch.starts.begin(), batch.starts.end())) {
+    bug("starts must rise from 0 to the number of rows, " + std::to_string(batch.rows()));
+  }
+  if (batch.rows() > 0) {
+    const int64_t low = batch.ids.min().item<int64_t>(), high = batch.ids.max().item<int64_t>();
+    if (low < 0 || high >= config_.vocab_size) {
+      throw Error(ErrorKind::data,
+                  "token id " + std::to_string(low < 0 ? low : high) + " is outside of the vocabulary of " +
+                      std::to_string(config_.vocab_size),
+                  "the tokens were made by another tokenizer than the model's");
+    }
+  }
+  for (const int64_t tap : taps) {
+    if (tap < -1 || tap > config_.layers - 2) {
+      throw Error(
+          ErrorKind::usage,
+          "layer " + std::to_string(tap) + " cannot be tapped; allowed are -1 (the embedding) to " +
+              std::to_string(config_.layers - 2),
+          "the last layer is not tapped: published drafts disagree whether that means before or after the norm");
+    }
+  }
+  if (!caches.empty() && static_cast<int64_t>(caches.size()) != batch.sequences()) {
+    bug(std::to_string(caches.size()) + " caches for " + std::to_string(batch.sequences()) + " sequences");
+  }
+  std::vector<PanelCache*> panels;
+  for (KvCache* cache : caches) {
+    auto* own = dynamic_cast<PanelCache*>(cache);
+    if (own == nullptr || own->layers() != config_.layers || own->layer(0).kv_heads() != config_.kv_heads ||
+        own->layer(0).head_dim() != config_.head_dim || own->layer(0).dtype() != dtype_) {
+      bug("a cache of another model");
+    }
+    if (std::find(panels.begin(), panels.end(), own) != panels.end()) bug("the same cache for two sequences");
+    panels.push_back(own);
+  }
+  return panels;
+}
+
+TargetOutput Transformer::forward(const TokenBatch& batch, const Taps& taps,
+                                  const std::vector<KvCache*>& caches) const {
+  const std::vector<PanelCache*> panels = checked(batch, taps, caches);
+  const at::NoGradGuard no_grad;
+  return long_forward(config_, model_, rope_, batch, taps, panels);
+}
+
+at::Tensor Transformer::logits(const at::Tensor& last) const {
+  const at::NoGradGuard no_grad;
+  return nn::linear(last, model_.head).to(at::kFloat);
+}
+
+at::Tensor Transformer::weight(const std::string& name) const {
+  const auto found = weights_.find(name);
+  if (found != weights_.end()) return found->second;
+  if (name == "lm_head.weight") return model_.head;
+  throw Error(ErrorKind::format, "the target has no weight " + name);
+}
+
+uint64_t Transformer::weight_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [name, tensor] : weights_) sum += tensor.nbytes();
+  return sum;
+}
+
+}  // namespace pacer::target

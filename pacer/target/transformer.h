@@ -1,0 +1,40 @@
+// The one implementation of Target: Llama, Qwen2 and Qwen3 differ by their configuration only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pacer/nn/rope.h"
+#include "pacer/target/kv_cache.h"
+#include "pacer/target/target.h"
+#include "pacer/target/weights.h"
+
+namespace pacer::target {
+
+class Transformer final : public Target {
+ public:
+  // Weights in `dtype`. Throws Error{format} when one is missing.
+  Transformer(ModelConfig config, WeightMap weights, at::ScalarType dtype);
+
+  const ModelConfig& config() const override { return config_; }
+  at::ScalarType dtype() const override { return dtype_; }
+  std::unique_ptr<KvCache> new_cache(int64_t capacity_hint) const override;
+  TargetOutput forward(const TokenBatch& batch, const Taps& taps, const std::vector<KvCache*>& caches) const override;
+  at::Tensor logits(const at::Tensor& last) const override;
+  at::Tensor embedding_weight() const override { return model_.embedding; }
+  at::Tensor head_weight() const override { return model_.head; }
+  at::Tensor weight(const std::string& name) const override;
+  uint64_t weight_bytes() const override;
+
+ private:
+  std::vector<PanelCache*> checked(const TokenBatch& batch, const Taps& taps,
+                                   const std::vector<KvCache*>& caches) const;
+
+  ModelConfig config_;
+  WeightMap weights_;
+  ModelWeights model_;
+  at::ScalarType dtype_;
+  nn::RopeTable rope_;
+};
+
+}  // namespace pacer::target
