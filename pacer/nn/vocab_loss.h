@@ -1,0 +1,67 @@
+// Losses over a vocabulary without a tensor of [rows, vocabulary]: logits live in a band of bounded size, and because
+// the heads are frozen the gradient is taken in the same pass.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace pacer::nn {
+
+// Draft rows r = 0 .. R-1, each with the distribution q_r = softmax(hidden_r head^T + markov_r markov_out^T) over the
+// draft vocabulary of n ids, and a teacher row with p = softmax(teacher teacher_head^T) over all V ids.
+struct VocabLossInput {
+  at::Tensor hidden;      // [R, H] f32 or bf16, contiguous
+  at::Tensor head;        // [n, H] dtype of hidden, frozen
+  at::Tensor markov;      // [R, r] dtype of hidden, or undefined
+  at::Tensor markov_out;  // [n, r] dtype of hidden, or undefined
+
+  at::Tensor teacher;                // [T, H'] f32 or bf16; undefined: cross-entropy only
+  at::Tensor teacher_head;           // [V, H'] dtype of teacher, frozen
+  std::vector<int64_t> teacher_row;  // [R] row of `teacher`; rows that share one share its logits
+  std::vector<int64_t> kept_ids;     // [n] ascending: draft id -> teacher id; empty: the same vocabulary
+  bool renormalised = false;         // p is renormalised over kept_ids; else it keeps its mass outside
+
+  std::vector<int64_t> label;   // [R] draft id, or -1: outside the draft vocabulary, no cross-entropy
+  std::vector<float> ce_scale;  // [R] gradient = sum over r of ce_scale * d CE + l1_scale * d L1
+  std::vector<float> l1_scale;  // [R]
+  bool gradient = true;
+};
+
+struct VocabLossOutput {
+  std::vector<float> ce;         // [R] -log q(label), 0 without a label
+  std::vector<float> l1;         // [R] sum over all V of |q - p|, q = 0 outside kept_ids; 0 without a teacher
+  std::vector<uint8_t> correct;  // [R] the label has the largest logit
+  at::Tensor d_hidden;           // [R, H] dtype of hidden; undefined without gradient, as are the next two
+  at::Tensor d_markov;           // [R, r] dtype of hidden; undefined without a Markov term
+  at::Tensor d_markov_out;       // [n, r] f32
+};
+
+// What is rounded: nothing in f32. In bf16 logits, softmax, losses and their sums are f32; the gradient rows are
+// rounded to bf16 for the products with head and markov_out, whose results (d_hidden, d_markov, and d_markov_out per
+// band) are rounded to bf16 once each.
+//
+// Rows are walked in bands of teacher rows: teacher logits are computed once per distinct row, the vocabulary in tiles,
+// and a band's draft and teacher rows take at most tile_bytes (or one row each when that is more). The buffers stay for
+// the next call. An object serves one call at a time.
+class VocabLoss {
+ public:
+  explicit VocabLoss(int64_t tile_bytes) : tile_bytes_(tile_bytes) {}
+
+  // Throws Error{bug} when the shapes do not fit.
+  VocabLossOutput operator()(const VocabLossInput& input);
+
+  int64_t buffer_bytes() const;  // what is held between calls
+
+ private:
+  struct Band;
+  void place(const VocabLossInput& input, Band& band);
+  static void teacher_probabilities(const VocabLossInput& input, Band& band);
+  static void draft_rows(const VocabLossInput& input, const Band& band, VocabLossOutput& output);
+
+  int64_t tile_bytes_;
+  at::Tensor buffer_;  // flat f32, grown on demand
+};
+
+}  // namespace pacer::nn

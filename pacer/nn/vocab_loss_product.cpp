@@ -1,0 +1,79 @@
+#include "pacer/nn/vocab_loss_product.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/mm.h>
+
+#include "pacer/base/error.h"
+#include "pacer/nn/vocab_loss_product_kernel.h"
+
+namespace pacer::nn {
+namespace {
+
+constexpr int64_t kPanel = 32;     // rows of a packed panel
+constexpr int64_t kColumns = 256;  // a column block of w stays in the second-level cache while all panels pass
+
+// [panel][pair][row of the panel][2]: a vector load brings one pair of 16 rows. Missing rows of the last panel are 0.
+std::unique_ptr<uint16_t[]> pack_rows(const uint16_t* a, int64_t rows, int64_t width) {
+  const int64_t pairs = width / 2, panels = (rows + kPanel - 1) / kPanel;
+  std::unique_ptr<uint16_t[]> packed(new uint16_t[static_cast<size_t>(panels * pairs * kPanel * 2)]);
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    uint16_t* to = packed.get() + panel * pairs * kPanel * 2;
+    const int64_t live = std::min(kPanel, rows - panel * kPanel);
+    if (live < kPanel) std::memset(to, 0, static_cast<size_t>(pairs * kPanel) * 4);
+    for (int64_t row = 0; row < live; ++row) {
+      const uint16_t* from = a + (panel * kPanel + row) * width;
+      for (int64_t pair = 0; pair < pairs; ++pair) std::memcpy(to + (pair * kPanel + row) * 2, from + 2 * pair, 4);
+    }
+  }
+  return packed;
+}
+
+void widened(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate) {
+  const at::Tensor left = a.to(at::kFloat);
+  for (int64_t begin = 0; begin < w.size(0); begin += 2048) {  // bounds the widened copy of w
+    const int64_t end = std::min(begin + 2048, w.size(0));
+    const at::Tensor right = w.slice(0, begin, end).to(at::kFloat).t();
+    at::Tensor columns = out.slice(1, begin, end);
+    if (accumulate) {
+      columns.addmm_(left, right);
+    } else {
+      at::mm_out(columns, left, right);
+    }
+  }
+}
+
+}  // namespace
+
+void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate) {
+  if (a.dim() != 2 || w.dim() != 2 || out.dim() != 2 || a.size(1) != w.size(1) || out.size(0) != a.size(0) ||
+      out.size(1) != w.size(0) || out.scalar_type() != at::kFloat || a.scalar_type() != w.scalar_type() ||
+      !a.is_contiguous() || (out.numel() > 0 && out.stride(1) != 1) || (w.numel() > 0 && w.stride(1) != 1)) {
+    throw Error(ErrorKind::bug, "product_f32: a " + c10::str(a.sizes()) + ", w " + c10::str(w.sizes()) + ", out " +
+                                    c10::str(out.sizes()) + " do not fit or are not dense");
+  }
+  static const detail::Bf16Product kernel = detail::bf16_product_avx512();
+  const int64_t rows = a.size(0), columns = w.size(0), width = a.size(1);
+  if (rows == 0 || columns == 0) return;
+  if (a.scalar_type() != at::kBFloat16 || kernel == nullptr || width % 2 != 0) {
+    widened(out, a, w, accumulate);
+    return;
+  }
+  const std::unique_ptr<uint16_t[]> packed = pack_rows(static_cast<const uint16_t*>(a.const_data_ptr()), rows, width);
+  const detail::Bf16ProductArguments arguments{packed.get(),  static_cast<const uint16_t*>(w.const_data_ptr()),
+                                               w.stride(0),   static_cast<float*>(out.mutable_data_ptr()),
+                                               out.stride(0), rows,
+                                               width / 2,     accumulate};
+  const int64_t blocks = (columns + kColumns - 1) / kColumns;
+  at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      kernel(arguments, block * kColumns, std::min(columns, (block + 1) * kColumns));
+    }
+  });
+}
+
+}  // namespace pacer::nn

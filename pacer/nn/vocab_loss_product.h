@@ -1,0 +1,18 @@
+// Products with f32 results from bf16 factors: logits rounded to eight bits of mantissa would spoil a loss.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace pacer::nn {
+
+// out = a w^T, or out += a w^T.
+//
+//   out  [R, N]  f32, last dimension dense (rows may be apart), written in place
+//   a    [R, K]  f32 or bf16, contiguous
+//   w    [N, K]  dtype of a, last dimension dense
+//
+// Nothing is rounded below f32: with bf16 factors every product is exact and the sum over k runs in f32, by one
+// accumulator per result in an order that does not depend on R or N. Not differentiable. Throws Error{bug} on shapes.
+void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate = false);
+
+}  // namespace pacer::nn

@@ -1,0 +1,46 @@
+// The vocabulary-wide loops of the fused loss: one row of logits at a time, in place.
+#pragma once
+
+#include <cstdint>
+
+namespace pacer::nn::detail {
+
+// log of a sum of exponentials, built tile by tile: sum * exp(max).
+struct RunningSum {
+  float max = -3.0e38f;
+  float sum = 0.0f;
+};
+
+struct DraftRow {
+  float* logits;          // [n] f32; overwritten by the gradient when one is asked for
+  const float* teacher;   // [n] probabilities over the draft vocabulary, or null: cross-entropy only
+  float teacher_outside;  // probability that the teacher gives to tokens outside the draft vocabulary
+  int64_t n;
+  int64_t label;             // draft id, or -1: outside the draft vocabulary, no cross-entropy
+  float ce_scale, l1_scale;  // weights of the two gradients; both 0 are allowed
+  bool gradient;
+  bool bf16;  // the gradient is written as n bf16 at the start of the row's memory, else as n f32
+};
+
+struct DraftRowTerms {
+  float ce = 0.0f;       // -log q(label); 0 without a label
+  float l1 = 0.0f;       // ||q - p||_1 over the whole vocabulary
+  bool correct = false;  // no logit is larger than the label's
+};
+
+// With q = softmax(logits) and s_i = sign(q_i - p_i):
+//   d CE / d z_j = q_j - [j = label],   d L1 / d z_j = q_j (s_j - sum_i s_i q_i).
+struct VocabRowKernels {
+  void (*extend)(const float* logits, int64_t n, RunningSum& running);
+  void (*probabilities)(float* logits, int64_t n, const RunningSum& of);  // in place
+  float (*sum)(const float* values, int64_t n);
+  DraftRowTerms (*draft)(const DraftRow& row);
+};
+
+// The fastest that this processor runs; the plain ones are what the others are tested against.
+const VocabRowKernels& vocab_row_kernels();
+const VocabRowKernels& vocab_row_kernels_plain();
+const VocabRowKernels* vocab_row_kernels_avx2();    // null: not for this processor
+const VocabRowKernels* vocab_row_kernels_avx512();  // null: not for this processor
+
+}  // namespace pacer::nn::detail

@@ -1,0 +1,13 @@
+#include "pacer/nn/vocab_loss_rows_body.h"
+
+namespace pacer::nn::detail {
+
+#if defined(__x86_64__)
+const VocabRowKernels* vocab_row_kernels_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kKernels : nullptr;
+}
+#else
+const VocabRowKernels* vocab_row_kernels_avx2() { return nullptr; }
+#endif
+
+}  // namespace pacer::nn::detail
