@@ -18,6 +18,7 @@ struct TokenRow {
 struct RowProblems {
   std::map<std::string, std::vector<int64_t>> lines_by_reason;  // 1-based lines of dropped rows
   int64_t dropped() const;
+  std::string summary() const;  // "; REASON: N (first in line L)" for every reason, empty without any
 };
 
 struct RowOptions {
