@@ -27,7 +27,7 @@ function(pacer_add_suites program room)
   endforeach()
 endfunction()
 
-# pacer_room(NAME yes|no): pacer/NAME/*.cpp becomes the library pacer_NAME; tests/NAME/*_test.cpp its test program.
+# pacer_room(NAME yes|no): pacer/NAME/*.cpp becomes the library pacer_NAME; tests/NAME/*.cpp its test program.
 function(pacer_room room links_torch)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/pacer/${room}/*.cpp")
   set(target pacer_${room})
@@ -52,7 +52,7 @@ function(pacer_room room links_torch)
   set_property(GLOBAL APPEND PROPERTY PACER_ROOM_TARGETS ${target})
 
   if(PACER_BUILD_TESTS)
-    file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${room}/*_test.cpp")
+    file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${room}/*.cpp")
     if(tests)
       add_executable(${room}_test ${tests})
       target_link_libraries(${room}_test PRIVATE ${target} pacer_test_support pacer_warnings)

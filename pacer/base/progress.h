@@ -11,12 +11,12 @@ namespace pacer {
 
 struct ProgressOptions {
   std::string unit = "steps";
-  std::optional<bool> bar;                            // unset: a bar when stderr is a terminal and the log shows info
-  int columns = 0;                                    // 0: of the terminal
-  double plain_seconds = 10;                          // without a bar: at most one line in this time
-  std::function<double()> now;                        // seconds; unset: wall clock
-  std::function<void(std::string_view)> write_plain;  // unset: log_info
-  std::function<void(std::string_view)> write_bar;    // unset: stderr
+  std::optional<bool> bar{};                            // unset: a bar when stderr is a terminal and the log shows info
+  int columns = 0;                                      // 0: of the terminal
+  double plain_seconds = 10;                            // without a bar: at most one line in this time
+  std::function<double()> now{};                        // seconds; unset: wall clock
+  std::function<void(std::string_view)> write_plain{};  // unset: log_info
+  std::function<void(std::string_view)> write_bar{};    // unset: stderr
 };
 
 // One at a time per process; update from one thread.
