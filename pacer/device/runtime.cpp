@@ -1,16 +1,15 @@
 #include "pacer/device/runtime.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <sstream>
 
 #include <ATen/Parallel.h>
 
 #include "pacer/base/error.h"
+#include "pacer/base/logging.h"
+#include "pacer/base/machine.h"
 
 namespace pacer::device {
 namespace {
@@ -34,17 +33,17 @@ uint64_t meminfo_bytes(const std::string& field) {
   throw Error(ErrorKind::device, "/proc/meminfo has no field " + field, "is /proc mounted?");
 }
 
-int cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) throw Error(ErrorKind::device, "sched_getaffinity failed");
-  return CPU_COUNT(&set);
-}
-
 }  // namespace
 
 Runtime Runtime::open(const std::string& spec) {
-  if (spec == "auto" || spec == "cpu") return Runtime(c10::Device(c10::kCPU), "cpu");
+  if (spec == "auto" || spec == "cpu") {
+    const Runtime runtime(c10::Device(c10::kCPU), "cpu");
+    const Machine machine = this_machine();
+    log_info("device cpu (" + std::string(spec == "cpu" ? "as asked for" : "auto: this build has no other back end") +
+             "): " + machine.processor + ", " + std::to_string(runtime.threads()) + " of " +
+             std::to_string(machine.cores) + " cores");
+    return runtime;
+  }
   const std::string kind = spec.substr(0, spec.find(':'));
   if (kind == "cuda" || kind == "npu" || kind == "mps" || kind == "xpu") {
     throw Error(ErrorKind::device, "device \"" + spec + "\" is not there: this build of Pacer computes on the cpu only",
@@ -77,7 +76,7 @@ MemoryInfo Runtime::memory() const {
 int Runtime::threads() const { return at::get_num_threads(); }
 
 void Runtime::set_threads(int threads) {
-  const int most = cores();
+  const int most = this_machine().cores;
   if (threads < 1 || threads > most) {
     throw Error(ErrorKind::usage, "threads: " + std::to_string(threads) + " is outside of 1.." + std::to_string(most) +
                                       ", the cores this process may use");

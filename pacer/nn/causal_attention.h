@@ -1,4 +1,4 @@
-// Causal attention of one sequence by the library's fused kernel: for prompts and training features.
+// Causal attention of one sequence by library products: for prompts and training features.
 #pragma once
 
 #include <cstdint>

@@ -7,20 +7,27 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/nn/row_kernels.h"
 
 namespace pacer::nn {
 namespace {
+
+constexpr int64_t kBlock = 64;  // rows; a multiple of every set's lanes
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
 
-KeyValuePanels::KeyValuePanels(int64_t kv_heads, int64_t head_dim, at::ScalarType dtype, int64_t capacity)
+KeyValuePanels::KeyValuePanels(int64_t kv_heads, int64_t head_dim, at::ScalarType dtype, int64_t capacity,
+                               int64_t lanes)
     : kv_heads_(kv_heads),
       head_dim_(head_dim),
       padded_dim_(round_up(head_dim, 16)),
       dtype_(dtype),
-      pair_(dtype == at::kBFloat16 ? 2 : 1) {
+      pair_(dtype == at::kBFloat16 ? 2 : 1),
+      lanes_(lanes > 0                ? lanes
+             : dtype == at::kBFloat16 ? row_kernels<uint16_t>().lanes
+                                      : row_kernels<float>().lanes) {
   if (kv_heads < 1 || head_dim < 2 || head_dim % 2 != 0 || (dtype != at::kFloat && dtype != at::kBFloat16)) {
     throw Error(ErrorKind::bug, "KeyValuePanels: " + std::to_string(kv_heads) + " heads of " +
                                     std::to_string(head_dim) + " in " + toString(dtype));
@@ -37,14 +44,14 @@ KeyValuePanels KeyValuePanels::clone() const {
 
 void KeyValuePanels::reserve(int64_t rows) {
   if (rows <= capacity_) return;
-  const int64_t grown = round_up(std::max(rows, capacity_ + capacity_ / 2), kLanes);
+  const int64_t grown = round_up(std::max(rows, capacity_ + capacity_ / 2), kBlock);
   const at::TensorOptions options = at::TensorOptions().dtype(dtype_);
   const at::Tensor keys = at::zeros({kv_heads_, grown * head_dim_}, options);
   const at::Tensor values = at::zeros({kv_heads_, grown * padded_dim_}, options);
   if (capacity_ > 0) {
     keys.slice(1, 0, capacity_ * head_dim_).copy_(keys_);
-    for (int64_t feature = 0; feature < padded_dim_; feature += kLanes) {
-      const int64_t lanes = std::min(kLanes, padded_dim_ - feature);
+    for (int64_t feature = 0; feature < padded_dim_; feature += lanes_) {
+      const int64_t lanes = std::min(lanes_, padded_dim_ - feature);
       values.slice(1, feature * grown, feature * grown + capacity_ * lanes)
           .copy_(values_.slice(1, feature * capacity_, (feature + lanes) * capacity_));
     }
@@ -53,14 +60,14 @@ void KeyValuePanels::reserve(int64_t rows) {
 }
 
 int64_t KeyValuePanels::key_slot(int64_t head, int64_t row, int64_t feature) const {
-  const int64_t step = (row / kLanes) * (head_dim_ / pair_) + feature / pair_;
-  return head * capacity_ * head_dim_ + (step * kLanes + row % kLanes) * pair_ + feature % pair_;
+  const int64_t step = (row / lanes_) * (head_dim_ / pair_) + feature / pair_;
+  return head * capacity_ * head_dim_ + (step * lanes_ + row % lanes_) * pair_ + feature % pair_;
 }
 
 int64_t KeyValuePanels::value_slot(int64_t head, int64_t row, int64_t feature) const {
-  const int64_t panel = feature / kLanes, lanes = std::min(kLanes, padded_dim_ - panel * kLanes);
-  return head * capacity_ * padded_dim_ + panel * kLanes * capacity_ +
-         (row / pair_ * lanes + feature % kLanes) * pair_ + row % pair_;
+  const int64_t panel = feature / lanes_, lanes = std::min(lanes_, padded_dim_ - panel * lanes_);
+  return head * capacity_ * padded_dim_ + panel * lanes_ * capacity_ +
+         (row / pair_ * lanes + feature % lanes_) * pair_ + row % pair_;
 }
 
 template <typename T>
@@ -71,11 +78,11 @@ void KeyValuePanels::write_row(int64_t row, const T* k, const T* v) {
     const T *key = k + head * head_dim_, *value = v + head * head_dim_;
     T* to = keys + key_slot(head, row, 0);
     for (int64_t d = 0; d < head_dim_; d += pair_) {
-      for (int64_t i = 0; i < pair_; ++i) to[d * kLanes + i] = key[d + i];
+      for (int64_t i = 0; i < pair_; ++i) to[d * lanes_ + i] = key[d + i];
     }
-    for (int64_t panel = 0; panel < head_dim_; panel += kLanes) {
+    for (int64_t panel = 0; panel < head_dim_; panel += lanes_) {
       T* out = values + value_slot(head, row, panel);
-      const int64_t count = std::min(kLanes, head_dim_ - panel);
+      const int64_t count = std::min(lanes_, head_dim_ - panel);
       for (int64_t d = 0; d < count; ++d) out[d * pair_] = value[panel + d];
       // The partner of a last even row takes part in a sum with weight zero; a leftover infinity would make it NaN.
       if (pair_ == 2 && row % 2 == 0) {

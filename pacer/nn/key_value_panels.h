@@ -8,16 +8,15 @@
 namespace pacer::nn {
 
 // Scores are a product of query rows with a [length, D] matrix of keys, the result one of probability rows with the
-// [D, length] matrix of values. Both are kept packed like the weights of a row linear (row_kernels.h): 64 outputs side
-// by side, and in bf16 two steps of the sum next to each other. So one kernel serves weights, keys and values.
+// [D, length] matrix of values. Both are kept packed like the weights of a row linear (row_kernels.h): `lanes` outputs
+// side by side, and in bf16 two steps of the sum next to each other. So one kernel serves weights, keys and values.
 //
 // Slots at and after the newest row are zero or leftovers of cropped rows; readers mask them. Not thread-safe.
 class KeyValuePanels {
  public:
-  static constexpr int64_t kLanes = 64;  // positions in a panel of keys, features in a panel of values
-
-  // dtype: f32 or bf16. capacity: rows to make room for; more come by growth.
-  KeyValuePanels(int64_t kv_heads, int64_t head_dim, at::ScalarType dtype, int64_t capacity);
+  // dtype: f32 or bf16. capacity: rows to make room for; more come by growth. lanes: of the kernel set that will read
+  // (16, 32 or 64); 0: of the one in use.
+  KeyValuePanels(int64_t kv_heads, int64_t head_dim, at::ScalarType dtype, int64_t capacity, int64_t lanes = 0);
 
   int64_t capacity() const { return capacity_; }
   int64_t kv_heads() const { return kv_heads_; }
@@ -38,8 +37,8 @@ class KeyValuePanels {
   at::Tensor keys(int64_t length) const;
   at::Tensor values(int64_t length) const;
 
-  // Panels of one head. Keys: [capacity / 64][D / pair][64][pair]. Values: [D / 64][capacity / pair][lanes][pair] with
-  // the last panel as wide as what is left of D, rounded up to 16 lanes. pair: 2 in bf16, 1 in f32.
+  // Panels of one head. Keys: [capacity / lanes][D / pair][lanes][pair]. Values: [D / lanes][capacity / pair][lanes]
+  // [pair] with the last panel as wide as what is left of D, rounded up to 16. pair: 2 in bf16, 1 in f32.
   template <typename T>
   const T* key_panels(int64_t head) const {
     return static_cast<const T*>(keys_.const_data_ptr()) + head * capacity_ * head_dim_;
@@ -48,7 +47,9 @@ class KeyValuePanels {
   const T* value_panels(int64_t head) const {
     return static_cast<const T*>(values_.const_data_ptr()) + head * capacity_ * padded_dim_;
   }
-  int64_t padded_dim() const { return padded_dim_; }
+  int64_t lanes() const { return lanes_; }
+  int64_t padded_dim() const { return padded_dim_; }  // D rounded up to 16
+  int64_t pair() const { return pair_; }
 
  private:
   template <typename T>
@@ -60,7 +61,7 @@ class KeyValuePanels {
 
   int64_t kv_heads_, head_dim_, padded_dim_;
   at::ScalarType dtype_;
-  int64_t pair_;
+  int64_t pair_, lanes_;
   int64_t capacity_ = 0;
   at::Tensor keys_, values_;
 };

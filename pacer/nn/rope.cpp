@@ -15,6 +15,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// What is left of a value after a store to T.
+template <typename T>
+float stored(float value) {
+  return widen(narrow<T>(value));
+}
+
 struct Strides {
   int64_t row, head;
 };
@@ -30,9 +36,10 @@ void turn(const T* x, Strides in, const float* cos, const float* sin, float sign
         const T* from = x + row * in.row + head * in.head;
         T* to = y + (row * heads + head) * 2 * half;
         for (int64_t i = 0; i < half; ++i) {
-          const float a = widen(from[i]), b = widen(from[i + half]), turned = sign * s[i];
-          to[i] = narrow<T>(a * c[i] - b * turned);
-          to[i + half] = narrow<T>(b * c[i] + a * turned);
+          const float a = widen(from[i]), b = widen(from[i + half]);
+          const float cosine = stored<T>(c[i]), sine = sign * stored<T>(s[i]);
+          to[i] = narrow<T>(stored<T>(a * cosine) - stored<T>(b * sine));
+          to[i + half] = narrow<T>(stored<T>(b * cosine) + stored<T>(a * sine));
         }
       }
     }

@@ -8,7 +8,6 @@
 #include <c10/core/GradMode.h>
 
 #include "pacer/base/error.h"
-#include "pacer/nn/linear.h"
 #include "pacer/target/long_forward.h"
 #include "pacer/target/rope_frequencies.h"
 
@@ -96,12 +95,27 @@ TargetOutput Transformer::forward(const TokenBatch& batch, const Taps& taps,
                                   const std::vector<KvCache*>& caches) const {
   const std::vector<PanelCache*> panels = checked(batch, taps, caches);
   const at::NoGradGuard no_grad;
+  bool few = !panels.empty() && batch.rows() > 0;
+  for (size_t s = 0; s < panels.size(); ++s) few &= batch.starts[s + 1] - batch.starts[s] <= RowForward::kMostRows;
+  if (few) return row_forward().forward(batch, taps, panels);
   return long_forward(config_, model_, rope_, batch, taps, panels);
 }
 
 at::Tensor Transformer::logits(const at::Tensor& last) const {
   const at::NoGradGuard no_grad;
-  return nn::linear(last, model_.head).to(at::kFloat);
+  return head_rows().logits(last);
+}
+
+const RowForward& Transformer::row_forward() const {
+  const std::lock_guard lock(packing_);
+  if (!row_forward_) row_forward_ = RowForward::make(config_, model_, rope_, dtype_);
+  return *row_forward_;
+}
+
+const HeadRows& Transformer::head_rows() const {
+  const std::lock_guard lock(packing_);
+  if (!head_rows_) head_rows_ = HeadRows::make(model_.head);
+  return *head_rows_;
 }
 
 at::Tensor Transformer::weight(const std::string& name) const {
@@ -114,6 +128,9 @@ at::Tensor Transformer::weight(const std::string& name) const {
 uint64_t Transformer::weight_bytes() const {
   uint64_t sum = 0;
   for (const auto& [name, tensor] : weights_) sum += tensor.nbytes();
+  const std::lock_guard lock(packing_);
+  if (row_forward_) sum += row_forward_->bytes();
+  if (head_rows_) sum += head_rows_->bytes();
   return sum;
 }
 

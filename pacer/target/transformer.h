@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "pacer/nn/rope.h"
 #include "pacer/target/kv_cache.h"
+#include "pacer/target/row_forward.h"
 #include "pacer/target/target.h"
 #include "pacer/target/weights.h"
 
@@ -27,6 +29,8 @@ class Transformer final : public Target {
   uint64_t weight_bytes() const override;
 
  private:
+  const RowForward& row_forward() const;
+  const HeadRows& head_rows() const;
   std::vector<PanelCache*> checked(const TokenBatch& batch, const Taps& taps,
                                    const std::vector<KvCache*>& caches) const;
 
@@ -35,6 +39,10 @@ class Transformer final : public Target {
   ModelWeights model_;
   at::ScalarType dtype_;
   nn::RopeTable rope_;
+  // Packed copies for decoding, made by the first call that needs them: training features never do.
+  mutable std::mutex packing_;
+  mutable std::unique_ptr<const RowForward> row_forward_;
+  mutable std::unique_ptr<const HeadRows> head_rows_;
 };
 
 }  // namespace pacer::target

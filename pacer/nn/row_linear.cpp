@@ -1,0 +1,107 @@
+#include "pacer/nn/row_linear.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "pacer/base/error.h"
+
+namespace pacer::nn {
+namespace {
+
+// Fewer bytes than this are not worth waking another thread for.
+constexpr int64_t kBytesPerTask = 256 << 10;
+
+template <typename T>
+constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;
+template <typename T>
+constexpr at::ScalarType kType = sizeof(T) == 2 ? at::kBFloat16 : at::kFloat;
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Output n of a layer into its panel: [steps][lanes][pair].
+template <typename T>
+void pack_output(const T* weight, int64_t inputs, int64_t lane, int64_t lanes, T* panel) {
+  constexpr int64_t pair = kPair<T>;
+  for (int64_t k = 0; k < inputs; ++k) panel[(k / pair * lanes + lane) * pair + k % pair] = weight[k];
+}
+
+}  // namespace
+
+template <typename T>
+RowLinear<T>::RowLinear(const std::vector<at::Tensor>& weights, const RowKernels<T>& kernels) : kernels_(&kernels) {
+  for (const at::Tensor& weight : weights) {
+    if (weight.dim() != 2 || weight.scalar_type() != kType<T> || (inputs_ != 0 && weight.size(1) != inputs_)) {
+      throw Error(ErrorKind::format, "RowLinear: weight " + c10::str(weight.sizes()) + " in " +
+                                         toString(weight.scalar_type()) + " beside layers of " +
+                                         std::to_string(inputs_) + " inputs");
+    }
+    inputs_ = weight.size(1);
+    outputs_ += weight.size(0);
+  }
+  steps_ = round_up(inputs_, kPair<T>) / kPair<T>;
+  stride_ = round_up(outputs_, 16);
+  panels_ = at::zeros({stride_ * steps_ * kPair<T>}, at::TensorOptions().dtype(kType<T>));
+  T* panels = static_cast<T*>(panels_.mutable_data_ptr());
+  int64_t first = 0;
+  for (const at::Tensor& weight : weights) {
+    const at::Tensor dense = weight.contiguous();
+    const T* from = static_cast<const T*>(dense.const_data_ptr());
+    at::parallel_for(0, weight.size(0), 64, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t output = first + row, start = output / kernels.lanes * kernels.lanes;
+        const int64_t lanes = std::min(kernels.lanes, stride_ - start);
+        pack_output(from + row * inputs_, inputs_, output - start, lanes, panels + start * steps_ * kPair<T>);
+      }
+    });
+    first += weight.size(0);
+  }
+}
+
+template <typename T>
+void RowLinear<T>::sums(const T* x, int64_t rows, float* y) const {
+  if (rows == 0) return;
+  constexpr int64_t pair = kPair<T>;
+  std::vector<T> padded;
+  if (inputs_ % pair != 0) {  // an odd row gets a zero partner for its last input
+    padded.resize(static_cast<size_t>(rows * steps_ * pair));
+    for (int64_t m = 0; m < rows; ++m) std::copy_n(x + m * inputs_, inputs_, padded.data() + m * steps_ * pair);
+    x = padded.data();
+  }
+  const T* panels = static_cast<const T*>(panels_.const_data_ptr());
+  const int64_t lanes = kernels_->lanes, count = (stride_ + lanes - 1) / lanes, x_stride = steps_ * pair;
+  const int64_t groups = (rows + kernels_->most_rows - 1) / kernels_->most_rows;
+  const int64_t group = (rows + groups - 1) / groups;
+  const int64_t panel_bytes = lanes * x_stride * static_cast<int64_t>(sizeof(T));
+  at::parallel_for(0, count, 1 + kBytesPerTask / panel_bytes, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t width = std::min(lanes, stride_ - p * lanes);
+      const T* panel = panels + p * lanes * x_stride;
+      for (int64_t m = 0; m < rows; m += group) {
+        kernels_->product(x + m * x_stride, x_stride, std::min(group, rows - m), panel, steps_, width,
+                          y + m * stride_ + p * lanes, stride_);
+      }
+    }
+  });
+}
+
+template <typename T>
+at::Tensor RowLinear<T>::operator()(const at::Tensor& x) const {
+  if (x.dim() != 2 || x.size(1) != inputs_ || x.scalar_type() != kType<T>) {
+    throw Error(ErrorKind::format, "RowLinear: rows " + c10::str(x.sizes()) + " in " + toString(x.scalar_type()) +
+                                       " into a layer of " + std::to_string(inputs_) + " inputs in " +
+                                       toString(kType<T>));
+  }
+  const at::Tensor dense = x.contiguous();
+  at::Tensor y = at::empty({x.size(0), stride_}, at::TensorOptions().dtype(at::kFloat));
+  sums(static_cast<const T*>(dense.const_data_ptr()), x.size(0), y.mutable_data_ptr<float>());
+  return y.narrow(1, 0, outputs_).contiguous();
+}
+
+template class RowLinear<float>;
+template class RowLinear<uint16_t>;
+
+}  // namespace pacer::nn

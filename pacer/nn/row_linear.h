@@ -1,0 +1,42 @@
+// A frozen linear layer for few rows: weights packed once for streaming, sums in f32.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "pacer/nn/row_kernels.h"
+
+namespace pacer::nn {
+
+// y[m][n] = sum over k of x[m][k] * W[n][k], in f32 and in one order per output: a row has the same bits alone, among
+// other rows, and on any number of threads. Up to eight rows read the weights once and cost little more than one.
+//
+// T: float, or uint16_t for bf16. Immutable, usable from several threads.
+template <typename T>
+class RowLinear {
+ public:
+  // Matrices [N_i, K] in the dtype of T, stacked along the outputs into one layer; copied.
+  // Throws Error{format} when shapes or dtypes do not fit.
+  explicit RowLinear(const std::vector<at::Tensor>& weights, const RowKernels<T>& kernels = row_kernels<T>());
+
+  int64_t inputs() const { return inputs_; }
+  int64_t outputs() const { return outputs_; }
+  int64_t stride() const { return stride_; }  // floats between rows of y: outputs rounded up to 16
+  uint64_t bytes() const { return panels_.nbytes(); }
+
+  // x [rows, K] dense -> y [rows, stride()]; what lies between outputs and stride is zero.
+  void sums(const T* x, int64_t rows, float* y) const;
+
+  // x [rows, K] in the dtype of T -> [rows, N] f32.
+  at::Tensor operator()(const at::Tensor& x) const;
+
+ private:
+  const RowKernels<T>* kernels_;
+  int64_t inputs_ = 0, outputs_ = 0, stride_ = 0;
+  int64_t steps_ = 0;  // of a sum: K in f32, K / 2 rounded up in bf16
+  at::Tensor panels_;
+};
+
+}  // namespace pacer::nn
