@@ -29,6 +29,15 @@ struct EncodeOptions {
   bool offsets = false;
 };
 
+// One text being decoded while its tokens arrive; must not outlive the tokenizer. The pieces together are what decode()
+// gives for all ids at once.
+class TokenDecoding {
+ public:
+  virtual ~TokenDecoding() = default;
+  virtual std::string push(int64_t id) = 0;  // text that no later token can change, may be empty
+  virtual std::string finish() = 0;          // what is left
+};
+
 // Immutable after loading, usable from several threads.
 class Tokenizer {
  public:
@@ -42,6 +51,7 @@ class Tokenizer {
   virtual Encoding encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
   // Incomplete UTF-8 becomes U+FFFD. Ids out of range throw Error{data}.
   virtual std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = false) const = 0;
+  virtual std::unique_ptr<TokenDecoding> start_decoding(bool skip_special_tokens) const = 0;
 
   virtual int64_t vocab_size() const = 0;  // largest id + 1, added tokens included
   virtual std::optional<int64_t> token_to_id(std::string_view token) const = 0;
@@ -52,7 +62,7 @@ class Tokenizer {
   virtual std::string to_json() const = 0;
 };
 
-// Text as it becomes certain while tokens arrive: holds back bytes of an unfinished code point.
+// Text as it becomes certain while tokens arrive: holds back bytes of an unfinished code point. Owns its tokenizer.
 class TokenStream {
  public:
   explicit TokenStream(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens = true);
@@ -60,9 +70,7 @@ class TokenStream {
   std::string finish();          // what is left
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
-  bool skip_special_tokens_;
-  std::vector<int64_t> pending_;
-  std::string emitted_;
+  std::unique_ptr<TokenDecoding> decoding_;
 };
 
 }  // namespace pacer::text

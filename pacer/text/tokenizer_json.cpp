@@ -1,0 +1,196 @@
+#include "pacer/text/tokenizer_json.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace pacer::text {
+namespace {
+
+constexpr size_t kMaxDepth = 128;
+
+// Streams the file: vocabulary and merges, often ten megabytes, never become JSON values.
+class Reader : public nlohmann::json_sax<OrderedJson> {
+ public:
+  explicit Reader(TokenizerSpec& spec) : spec_(spec) {}
+
+  bool null() override { return value(nullptr); }
+  bool boolean(bool x) override { return value(x); }
+  bool number_integer(int64_t x) override { return value(x); }
+  bool number_unsigned(uint64_t x) override { return value(x); }
+  bool number_float(double x, const std::string&) override { return value(x); }
+  bool string(std::string& x) override {
+    if (table_ == Table::merges) return merge_text(std::move(x));
+    return value(std::move(x));
+  }
+  bool binary(nlohmann::json::binary_t&) override { return false; }
+
+  bool start_object(size_t) override {
+    if (table_ == Table::none && at_path("vocab")) {
+      table_ = Table::vocabulary;
+      return true;
+    }
+    if (table_ != Table::none) wrong_entry();
+    return push(OrderedJson::object());
+  }
+  bool end_object() override {
+    if (table_ == Table::vocabulary) {
+      table_ = Table::none;
+      return true;
+    }
+    stack_.pop_back();
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (table_ == Table::none && at_path("merges")) {
+      table_ = Table::merges;
+      return true;
+    }
+    if (table_ == Table::merges && !in_pair_) {
+      in_pair_ = true;
+      pair_.clear();
+      return true;
+    }
+    if (table_ != Table::none) wrong_entry();
+    return push(OrderedJson::array());
+  }
+  bool end_array() override {
+    if (table_ == Table::merges) {
+      if (!in_pair_) {
+        table_ = Table::none;
+        return true;
+      }
+      if (pair_.size() != 2) wrong_entry();
+      spec_.merges.emplace_back(std::move(pair_[0]), std::move(pair_[1]));
+      in_pair_ = false;
+      return true;
+    }
+    stack_.pop_back();
+    return true;
+  }
+  bool key(std::string& x) override {
+    key_ = std::move(x);
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+
+ private:
+  enum class Table { none, vocabulary, merges };
+
+  // True when the value that begins now is model.NAME.
+  bool at_path(std::string_view name) const { return stack_.size() == 2 && in_model_ && key_ == name; }
+
+  [[noreturn]] void wrong_entry() const {
+    if (table_ == Table::merges) {
+      throw Error(ErrorKind::format, spec_.place + ": model.merges[" + std::to_string(spec_.merges.size()) +
+                                         "]: \"left right\" or [left, right] expected");
+    }
+    throw Error(ErrorKind::format, spec_.place + ": model.vocab[\"" + key_ + "\"]: an id from 0 to " +
+                                       std::to_string(Vocabulary::kMaxId) + " expected, each token and id once");
+  }
+
+  bool merge_text(std::string text) {
+    if (in_pair_) {
+      pair_.push_back(std::move(text));
+      return true;
+    }
+    if (text.starts_with("#version")) return true;  // the first line of the merges.txt it was made from
+    const size_t space = text.find(' ');
+    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) wrong_entry();
+    spec_.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+    return true;
+  }
+
+  template <typename T>
+  bool value(T&& x) {
+    if (table_ == Table::merges) wrong_entry();
+    if (table_ == Table::vocabulary) {
+      if constexpr (std::is_same_v<std::decay_t<T>, uint64_t>) {
+        if (x <= static_cast<uint64_t>(Vocabulary::kMaxId) && spec_.vocabulary.add(key_, static_cast<int32_t>(x))) {
+          return true;
+        }
+      }
+      wrong_entry();
+    }
+    place(OrderedJson(std::forward<T>(x)));
+    return true;
+  }
+
+  OrderedJson* place(OrderedJson x) {
+    if (stack_.empty()) {
+      spec_.frame = std::move(x);
+      return &spec_.frame;
+    }
+    OrderedJson& parent = *stack_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(x));
+      return &parent.back();
+    }
+    OrderedJson& slot = parent[key_];
+    slot = std::move(x);
+    return &slot;
+  }
+
+  bool push(OrderedJson x) {
+    if (stack_.size() >= kMaxDepth) return false;
+    if (stack_.size() == 1) in_model_ = key_ == "model";
+    stack_.push_back(place(std::move(x)));
+    return true;
+  }
+
+  TokenizerSpec& spec_;
+  std::vector<OrderedJson*> stack_;  // open objects and arrays; a parent does not move while a child is open
+  std::string key_;
+  bool in_model_ = false;  // inside the top-level member "model"
+  Table table_ = Table::none;
+  bool in_pair_ = false;
+  std::vector<std::string> pair_;
+};
+
+std::string json_text(std::string_view text) { return OrderedJson(text).dump(); }
+
+}  // namespace
+
+TokenizerSpec read_tokenizer_json(std::string_view json, const std::string& place) {
+  TokenizerSpec spec;
+  spec.place = place;
+  Reader reader(spec);
+  if (!OrderedJson::sax_parse(json, &reader)) {
+    parse_json(json, place);  // says where and why
+    throw Error(ErrorKind::bug, place + ": refused as JSON by one reader and accepted by the other");
+  }
+  if (!spec.frame.is_object()) throw Error(ErrorKind::format, place + ": an object expected");
+  return spec;
+}
+
+std::string write_tokenizer_json(const OrderedJson& frame, const Vocabulary& vocabulary, const MergeList& merges) {
+  std::string out = "{";
+  const auto member = [&](std::string_view key, const std::string& value) {
+    if (out.back() != '{') out += ',';
+    out += json_text(key) + ":" + value;
+  };
+  for (const auto& [key, value] : frame.items()) {
+    if (key != "model") member(key, value.dump());
+  }
+  member("model", "{");
+  for (const auto& [key, value] : frame.at("model").items()) member(key, value.dump());
+  member("vocab", "{");
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    if (vocabulary.has(id)) member(vocabulary.text_of(id), std::to_string(id));
+  }
+  out += "}";
+  // Older readers know only "left right", which cannot hold tokens with a space.
+  bool plain = true;
+  for (const auto& [left, right] : merges) {
+    plain = plain && left.find(' ') == std::string::npos && right.find(' ') == std::string::npos &&
+            !left.starts_with("#version");
+  }
+  member("merges", "[");
+  for (const auto& [left, right] : merges) {
+    if (out.back() != '[') out += ',';
+    out += plain ? json_text(left + " " + right) : "[" + json_text(left) + "," + json_text(right) + "]";
+  }
+  return out + "]}}\n";
+}
+
+}  // namespace pacer::text
