@@ -13,12 +13,20 @@
 
 namespace pacer::text {
 
+// A template is a program that came with a model: it must end, and must not fill the memory.
+struct RenderLimits {
+  int64_t steps = 5'000'000;             // nodes that run and elements that filters look at
+  uint64_t bytes = uint64_t{256} << 20;  // of text and lists that are made, all together
+  int depth = 500;                       // nested expressions, blocks and calls
+};
+
 struct RenderOptions {
   bool add_generation_prompt = false;
   OrderedJson tools;                              // null when absent
   OrderedJson documents;                          // null when absent
   OrderedJson variables = OrderedJson::object();  // enable_thinking, bos_token, ...
   std::optional<std::tm> clock;                   // what strftime_now sees; the local time when absent
+  RenderLimits limits;
 };
 
 using Span = std::pair<int64_t, int64_t>;  // [begin, end) in code points of the rendered text
@@ -26,6 +34,8 @@ using Span = std::pair<int64_t, int64_t>;  // [begin, end) in code points of the
 struct Rendered {
   std::string text;
   std::vector<Span> generation;  // {% generation %} blocks
+  // A generation block ran inside of a macro or a captured block, where its place in the text is not known.
+  bool generation_unplaced = false;
 };
 
 class ChatTemplate {
