@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -60,6 +61,18 @@ struct NamedTensor {
 // Written whole or not at all (base/files.h). The data section is aligned to 64 bytes; in it come the widest element
 // types first, otherwise the given order, so that every tensor is aligned although the format allows no holes.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape;
+};
+
+// The same for tensors that do not fit into memory together: `fill` is called once for each, in the order in which they
+// lie in the file, and writes all of its bytes.
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
+                       const std::function<void(const TensorSpec& tensor, std::span<std::byte> bytes)>& fill,
                        const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace pacer::formats
