@@ -1,5 +1,4 @@
-// One function per subcommand, each in the file of its name. add_commands (commands.cpp) puts them in the order of the
-// help.
+// One function per subcommand, each in the file of its name; add_commands (commands.cpp) gives the order of the help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,9 +7,11 @@
 
 namespace pacer::cli {
 
-// Declares a subcommand on `app` with its options, and sets its callback to call into the rooms. Nothing is computed
-// here.
+// Each declares one subcommand on `app` with its options; its callback calls into the rooms and computes nothing
+// itself.
+void add_report(CLI::App& app, Context& context);
 
+// All of them.
 void add_commands(CLI::App& app, Context& context);
 
 }  // namespace pacer::cli

@@ -91,11 +91,13 @@ std::vector<CurveChart> charts_of(const Curves& curves) {
   take(curves, "train/learning_rate", "learning rate", rate);
   CurveChart norm{.title = "Gradient norm", .note = "before clipping", .smooth = true, .low = 0.0};
   take(curves, "train/gradient_norm", "norm", norm);
-  CurveChart speed{.title = "Training speed", .smooth = true, .low = 0.0};
-  take(curves, "train/tokens_per_s", "tokens per second", speed);
+  CurveChart parts{.title = "Parts of the loss", .note = "on training rows, before their weights", .smooth = true};
+  take(curves, "train/ce", "cross-entropy", parts);
+  take(curves, "train/l1", "L1 distance", parts);
+  take(curves, "train/confidence", "confidence", parts);
 
   std::vector<CurveChart> charts;
-  for (CurveChart* chart : {&loss, &tau, &accept, &rate, &norm, &speed}) {
+  for (CurveChart* chart : {&loss, &tau, &accept, &parts, &rate, &norm}) {
     if (!chart->curves.empty()) charts.push_back(std::move(*chart));
   }
   return charts;
@@ -180,11 +182,8 @@ void read_training(const fs::path& folder, ReportData& data) {
   if (fs::exists(folder / "metrics.jsonl")) {
     const Metrics metrics = read_metrics(folder / "metrics.jsonl");
     data.training = charts_of(metrics.curves);
-    for (const char* name : {"wall_s", "seconds"}) {
-      if (metrics.end.is_object() && metrics.end.contains(name) && metrics.end[name].is_number()) {
-        data.duration.push_back({"Training took", format_duration(metrics.end[name].get<double>())});
-        break;
-      }
+    if (metrics.end.is_object() && metrics.end.value("wall_s", Json()).is_number()) {
+      data.duration.push_back({"Training took", format_duration(metrics.end["wall_s"].get<double>())});
     }
   }
   if (fs::exists(folder / "environment.json")) read_environment(folder / "environment.json", data);
