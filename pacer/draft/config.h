@@ -31,11 +31,22 @@ struct DraftConfig {
   std::vector<std::optional<int64_t>> sliding_window;  // per draft layer (DFlash); empty: full
 
   int64_t draft_vocab() const;  // Dv
+  bool reduced() const { return !kept_ids.empty(); }
   int64_t drafts_per_block() const { return sample_from_anchor ? block_size : block_size - 1; }
 
-  // DeepSpec's config.json (serving_exports 4.1) plus Pacer's explicit fields; SpecForge's dflash_config is read too.
-  static DraftConfig from_json(const Json& config, const std::string& place);
+  // A draft for this target: its layer sizes with q and k norms, full attention, layers 1 and the default taps; the
+  // caller sets the rest.
+  static DraftConfig for_target(const target::ModelConfig& target);
+
+  // Reads DeepSpec's config.json, SpecForge's (fields in dflash_config) and what to_json writes. `sample_from_anchor`
+  // and `capture` win over what the architecture name implies; a field that stands twice with two values is an error.
+  // kept_ids come from the weight file (d2t): config.json only states how many there are (draft_vocab_size).
+  // Throws Error{format} naming place, field, value and what is allowed.
+  static DraftConfig from_json(const Json& config, const std::string& place, std::vector<int64_t> kept_ids = {});
+  // DeepSpec's layout with `sample_from_anchor` and `capture {convention, ids}` spelled out.
   Json to_json() const;
+  // What from_json checks across fields; for configurations made in code. Throws Error{format} with `place`.
+  void validate(const std::string& place) const;
 };
 
 }  // namespace pacer::draft

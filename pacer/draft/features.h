@@ -17,19 +17,14 @@ struct FeatureBatch {
   std::vector<uint64_t> sample_ids;  // [S] what the random draws of a sequence depend on
 };
 
-// Random draws of a training step: a function of these numbers and the sample id, never of call order.
-struct StepRandom {
-  uint64_t seed = 0;
-  uint64_t step = 0;
-};
-
 // Sums and counts, never means: they add over micro-batches and ranks, and are divided once.
 struct LossTerms {
   double ce_sum = 0, ce_weight = 0;                  // sum of w * CE, sum of w over kept labels
   double l1_sum = 0, l1_weight = 0;                  // sum of w * ||q - p||_1
   double confidence_sum = 0, confidence_weight = 0;  // sum of w * BCE
-  std::vector<double> accept_sum;                    // [K] sum of acceptance rates of supervised slots
-  std::vector<int64_t> accept_count;                 // [K]
+  std::vector<double> accept_sum;                    // [drafts per block] acceptance rates of supervised slots
+  std::vector<int64_t> accept_count;                 // [drafts per block]
+  int64_t correct = 0;                               // supervised slots whose most likely token is the label
   double tau_sum = 0;                                // sum over blocks of 1 + sum_k prod_{j<=k} accept_j
   int64_t blocks = 0;                                // blocks with at least one supervised slot
   int64_t label_kept = 0, label_total = 0;           // coverage of the draft vocabulary

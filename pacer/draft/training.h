@@ -11,36 +11,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "pacer/device/runtime.h"
+#include "pacer/draft/block_plan.h"
 #include "pacer/draft/config.h"
 #include "pacer/draft/features.h"
 #include "pacer/target/target.h"
 
 namespace pacer::draft {
-
-struct LossOptions {
-  double ce_alpha = 0.1, l1_alpha = 0.9, confidence_alpha = 1.0;
-  double decay_gamma = 4.0;           // weight exp(-k / gamma); <= 0: no decay
-  std::string decay_kind = "dspark";  // "dpace", "dpace-cumulative-confidence-only", "dpace-continuation-value-only"
-  double dpace_alpha = 0.5;
-  bool renormalised_teacher = false;  // p renormalised over the draft vocabulary, for comparison only
-  int64_t tile_bytes = 64 << 20;      // f32 rows of logits that exist at once
-};
-
-// Which blocks of a batch are trained and with what weight: integers on the host, no torch work, a pure function of
-// (ids, supervised, options, random). The denominators of an optimizer window are known from it before any backward.
-struct BlockPlan {
-  int64_t block_size = 0;
-  std::vector<int64_t> sequence;      // [B] sequence of each live block
-  std::vector<int64_t> anchor;        // [B] position of the anchor inside its sequence, ascending per sequence
-  std::vector<uint64_t> sample_id;    // [B]
-  std::vector<int64_t> label_row;     // [B*K] packed row of the label, -1 where unsupervised
-  std::vector<int64_t> teacher_row;   // [B*K] packed row whose target state predicts the label (label_row - 1), -1
-  std::vector<int64_t> previous_row;  // [B*K] packed row of the teacher-forced previous token
-  std::vector<float> weight;          // [B*K] 0 where unsupervised
-  double weight_sum = 0;              // D of the L1 and confidence terms
-  double ce_weight_sum = 0;           // D of the cross-entropy: labels inside the draft vocabulary only
-  int64_t blocks() const { return static_cast<int64_t>(anchor.size()); }
-};
 
 // What multiplies the three sums before backward: alpha / denominator of the optimizer window.
 struct LossScale {

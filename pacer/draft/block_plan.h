@@ -1,0 +1,77 @@
+// Which blocks of a batch are trained and with what weight: integers on the host, no torch work.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pacer/draft/config.h"
+
+namespace pacer::draft {
+
+struct LossOptions {
+  double ce_alpha = 0.1, l1_alpha = 0.9, confidence_alpha = 1.0;
+  double decay_gamma = 4.0;           // weight exp(-d / gamma) of draft d = 0, 1, ...; <= 0: no decay
+  std::string decay_kind = "dspark";  // "dpace", "dpace-cumulative-confidence-only", "dpace-continuation-value-only"
+  double dpace_alpha = 0.5;
+  bool renormalised_teacher = false;  // p renormalised over the draft vocabulary, for comparison only
+  int64_t tile_bytes = 64 << 20;      // f32 rows of logits that exist at once
+
+  // D-PACE: weights follow the confidence of the draft itself and replace the decay.
+  bool dynamic_weights() const { return decay_kind != "dspark"; }
+};
+
+// Random draws of a training step: a function of these numbers and the sample id, never of call order.
+struct StepRandom {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+};
+
+// A pure function of (ids, supervised, options, random): the denominators of an optimizer window are known from it
+// before any backward. Blocks without a supervised slot cannot occur; unused ones are not here at all.
+struct BlockPlan {
+  int64_t block_size = 0;
+  std::vector<int64_t> sequence;      // [B] sequence of each live block
+  std::vector<int64_t> anchor;        // [B] position of the anchor inside its sequence, ascending per sequence
+  std::vector<uint64_t> sample_id;    // [B]
+  std::vector<int64_t> label_row;     // [B*K] packed row of the label, -1 where unsupervised
+  std::vector<int64_t> teacher_row;   // [B*K] packed row whose target state predicts the label (label_row - 1), -1
+  std::vector<int64_t> previous_row;  // [B*K] packed row of the teacher-forced previous token
+  std::vector<float> weight;          // [B*K] 0 where unsupervised; 1 where supervised with dynamic weights
+  double weight_sum = 0;              // D of the L1 and confidence terms
+  double ce_weight_sum = 0;           // D of the cross-entropy: labels inside the draft vocabulary only; with dynamic
+                                      // weights the number of sequences, as D-PACE divides
+  int64_t blocks() const { return static_cast<int64_t>(anchor.size()); }
+};
+
+// Packed sequences on the host: sequence s owns tokens [starts[s], starts[s + 1]).
+struct PackedTokens {
+  std::span<const int64_t> ids;          // [T]
+  std::span<const uint8_t> supervised;   // [T]
+  std::span<const int64_t> starts;       // S + 1
+  std::span<const uint64_t> sample_ids;  // [S]
+};
+
+// Positions p of one sequence where p and p + 1 are both supervised, ascending. The first is the first answer token,
+// as when decoding the first anchor is a token that the target has just produced.
+std::vector<int64_t> anchor_candidates(std::span<const uint8_t> supervised);
+
+// The `count` candidates with the smallest keys (all of them when there are fewer), ascending. With independent uniform
+// keys: a uniform choice without replacement. Equal keys: the smaller position first.
+std::vector<int64_t> choose_anchors(std::span<const int64_t> candidates, int64_t count,
+                                    const std::function<double(int64_t position)>& key);
+
+// Labels, teachers, previous tokens and weights of blocks at these anchors (ascending, one list per sequence).
+//   slots predict anchor + k + 1: a slot is supervised while all labels up to its own are (a contiguous prefix)
+//   slots predict anchor + j:     slot 0 is not; slot j is when its own label is
+// Throws Error{bug} for anchors that are not candidates.
+BlockPlan plan_blocks(const DraftConfig& config, const LossOptions& options, const PackedTokens& tokens,
+                      const std::vector<std::vector<int64_t>>& anchors);
+
+// Anchors drawn with keys RandomStream(seed, Purpose::anchors, step, sample id), indexed by position.
+BlockPlan plan_blocks(const DraftConfig& config, const LossOptions& options, const PackedTokens& tokens,
+                      int64_t anchors_per_sequence, const StepRandom& random);
+
+}  // namespace pacer::draft

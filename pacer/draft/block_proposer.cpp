@@ -1,0 +1,207 @@
+#include "pacer/draft/block_proposer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "pacer/base/error.h"
+#include "pacer/draft/backbone.h"
+#include "pacer/draft/markov.h"
+#include "pacer/nn/vocab_loss_product.h"
+#include "pacer/target/rope_frequencies.h"
+
+namespace pacer::draft {
+namespace {
+
+// Rows that grow at the end; capacity doubles.
+class GrowingRows {
+ public:
+  void append(const at::Tensor& rows) {
+    const int64_t length = length_ + rows.size(0);
+    if (!buffer_.defined() || buffer_.size(0) < length) {
+      std::vector<int64_t> sizes = rows.sizes().vec();
+      sizes[0] = std::max<int64_t>(256, 2 * length);
+      const at::Tensor larger = at::empty(sizes, rows.options());
+      if (length_ > 0) larger.slice(0, 0, length_).copy_(view());
+      buffer_ = larger;
+    }
+    buffer_.slice(0, length_, length).copy_(rows);
+    length_ = length;
+  }
+  at::Tensor view() const { return buffer_.slice(0, 0, length_); }
+  int64_t length() const { return length_; }
+  void clear() { length_ = 0; }
+
+ private:
+  at::Tensor buffer_;
+  int64_t length_ = 0;
+};
+
+class BlockProposer final : public Proposer {
+ public:
+  BlockProposer(const DraftFolder& draft, std::shared_ptr<const target::Target> target, const ProposerOptions& options)
+      : config_(draft.config),
+        target_(std::move(target)),
+        options_(options),
+        dtype_(target_->dtype()),
+        backbone_(config_, target::rope_table(config_.layer.rope, config_.layer.head_dim, config_.layer.max_position)),
+        weights_(arrange(config_, draft.weights, dtype_)),
+        markov_(arrange_markov(config_, draft.weights, dtype_)),
+        head_(draft_head(config_, *target_)),
+        keys_(static_cast<size_t>(config_.layers)),
+        values_(static_cast<size_t>(config_.layers)) {
+    if (config_.markov != MarkovKind::none) w1_ = draft.weights.at("markov_head.markov_w1.weight").to(dtype_);
+    if (config_.confidence_head) {
+      confidence_weight_ = draft.weights.at("confidence_head.proj.weight").to(at::kFloat).flatten();
+      confidence_bias_ = draft.weights.at("confidence_head.proj.bias").to(at::kFloat).item<double>();
+    }
+  }
+
+  std::string name() const override { return config_.method; }
+  std::vector<int64_t> taps() const override { return config_.target_layer_ids; }
+  int64_t max_tokens() const override { return config_.drafts_per_block(); }
+
+  void start(const std::vector<int64_t>& ids, const at::Tensor& tapped) override {
+    for (GrowingRows& rows : keys_) rows.clear();
+    for (GrowingRows& rows : values_) rows.clear();
+    append(ids, tapped);
+  }
+
+  void advance(const std::vector<int64_t>& tokens, const at::Tensor& tapped) override { append(tokens, tapped); }
+
+  Proposal propose(int64_t anchor, int64_t limit, bool greedy, const DrawToken& draw) override;
+
+ private:
+  void append(const std::vector<int64_t>& tokens, const at::Tensor& tapped);
+  at::Tensor block_pass(int64_t anchor) const;  // [K, H] after the final norm
+  double confidence(const at::Tensor& hidden, const at::Tensor& markov) const;
+  nn::RopeRows rope_rows(int64_t first, int64_t count) const {
+    return backbone_.rope().rows(at::arange(first, first + count, at::kLong));
+  }
+
+  DraftConfig config_;
+  std::shared_ptr<const target::Target> target_;
+  ProposerOptions options_;
+  at::ScalarType dtype_;
+  Backbone backbone_;
+  BackboneWeights weights_;
+  MarkovWeights markov_;
+  at::Tensor head_, w1_, confidence_weight_;
+  double confidence_bias_ = 0;
+  std::vector<GrowingRows> keys_, values_;  // per layer, [length, kv_heads, D]
+};
+
+void BlockProposer::append(const std::vector<int64_t>& tokens, const at::Tensor& tapped) {
+  const at::NoGradGuard no_grad;
+  const auto rows = static_cast<int64_t>(tokens.size());
+  if (!tapped.defined() || tapped.dim() != 3 || tapped.size(0) != rows ||
+      tapped.size(1) != static_cast<int64_t>(config_.target_layer_ids.size()) ||
+      tapped.size(2) != config_.layer.hidden_size) {
+    throw Error(ErrorKind::bug, name() + ": " + std::to_string(rows) + " tokens come with features " +
+                                    (tapped.defined() ? c10::str(tapped.sizes()) : std::string("undefined")));
+  }
+  if (rows == 0) return;
+  const at::Tensor context = backbone_.context(weights_, tapped.to(dtype_));
+  const nn::RopeRows positions = rope_rows(keys_.front().length(), rows);
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    const KeysValues kv = backbone_.context_keys(weights_.layers[i], context, positions);
+    keys_[i].append(kv.k);
+    values_[i].append(kv.v);
+  }
+}
+
+at::Tensor BlockProposer::block_pass(int64_t anchor) const {
+  const int64_t slots = config_.block_size, length = keys_.front().length();
+  const at::Tensor ids = at::full({slots}, config_.mask_token_id, at::kLong);
+  ids.mutable_data_ptr<int64_t>()[0] = anchor;
+  at::Tensor x = target_->embedding_weight().index_select(0, ids);
+  const nn::BlockLayout layout{{0, length}, {0, 1}, {length}, slots};
+  const nn::RopeRows positions = rope_rows(length, slots);
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    x = backbone_.layer(weights_.layers[i], static_cast<int64_t>(i), x, {keys_[i].view(), values_[i].view()}, layout,
+                        positions);
+  }
+  return backbone_.final_norm(weights_, x);
+}
+
+double BlockProposer::confidence(const at::Tensor& hidden, const at::Tensor& markov) const {
+  const at::Tensor features = config_.confidence_with_markov ? at::cat({hidden, markov}, 1) : hidden;
+  return (features.to(at::kFloat) * confidence_weight_).sum().item<double>() + confidence_bias_;
+}
+
+Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, const DrawToken& draw) {
+  const at::NoGradGuard no_grad;
+  Proposal proposal;
+  const int64_t count = std::min(limit, max_tokens());
+  if (count <= 0) return proposal;
+  const int64_t first = config_.sample_from_anchor ? 0 : 1;
+  const at::Tensor hidden = block_pass(anchor).slice(0, first, first + count).contiguous();
+  const at::Tensor logits = at::empty({count, config_.draft_vocab()}, at::kFloat);
+  nn::product_f32(logits, hidden, head_);
+
+  std::vector<at::Tensor> laws;
+  at::Tensor state;
+  int64_t previous = anchor;
+  for (int64_t d = 0; d < count; ++d) {
+    const at::Tensor h = hidden.slice(0, d, d + 1), row = logits.slice(0, d, d + 1);
+    at::Tensor e;
+    if (config_.markov != MarkovKind::none) {
+      e = w1_.slice(0, previous, previous + 1);
+      const MarkovStep step = markov_step(markov_, e, h, state);
+      state = step.state;
+      nn::product_f32(row, step.u, markov_.w2, /*accumulate=*/true);
+    }
+    if (config_.confidence_head) {
+      const double logit = confidence(h, e);
+      if (1.0 / (1.0 + std::exp(-logit)) < options_.confidence_threshold) break;
+      proposal.confidence.push_back(static_cast<float>(logit));
+    }
+    at::Tensor law;
+    const int64_t drawn = draw(row[0], greedy ? nullptr : &law);
+    previous = config_.reduced() ? config_.kept_ids[static_cast<size_t>(drawn)] : drawn;
+    proposal.tokens.push_back(previous);
+    if (!greedy) laws.push_back(law);
+  }
+  if (!laws.empty()) {
+    proposal.probabilities = at::stack(laws);
+    if (config_.reduced()) {
+      const at::Tensor ids =
+          at::from_blob(config_.kept_ids.data(), {static_cast<int64_t>(config_.kept_ids.size())}, at::kLong);
+      proposal.probabilities = at::zeros({proposal.probabilities.size(0), config_.layer.vocab_size}, at::kFloat)
+                                   .index_copy(1, ids, proposal.probabilities);
+    }
+  }
+  return proposal;
+}
+
+}  // namespace
+
+std::unique_ptr<Proposer> make_block_proposer(const DraftFolder& draft, std::shared_ptr<const target::Target> target,
+                                              const ProposerOptions& options) {
+  if (options.confidence_threshold > 0 && !draft.config.confidence_head) {
+    throw Error(ErrorKind::usage, "a confidence threshold needs a draft with a confidence head",
+                "leave the threshold at 0 for this draft");
+  }
+  check_target(draft.config, *target, "the draft");
+  return std::make_unique<BlockProposer>(draft, std::move(target), options);
+}
+
+std::unique_ptr<Proposer> load_block_proposer(const std::filesystem::path& folder,
+                                              std::shared_ptr<const target::Target> target,
+                                              const ProposerOptions& options) {
+  const DraftFolder draft = read_draft(folder, target->dtype(), *target);
+  return make_block_proposer(draft, std::move(target), options);
+}
+
+}  // namespace pacer::draft

@@ -1,0 +1,162 @@
+#include "pacer/draft/block_proposer.h"
+
+#include <gtest/gtest.h>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/softmax.h>
+
+#include "pacer/base/error.h"
+#include "tests/support/files.h"
+#include "tests/support/tensors.h"
+
+namespace pacer::draft {
+namespace {
+
+std::shared_ptr<const target::Target> golden_target() {
+  static const std::shared_ptr<const target::Target> target = [] {
+    device::Runtime runtime = device::Runtime::open("cpu");
+    return target::Target::load(test::golden("dspark/target"), at::kFloat, runtime);
+  }();
+  return target;
+}
+
+int64_t greedy(const at::Tensor& logits, at::Tensor*) { return logits.argmax().item<int64_t>(); }
+
+// Replays the rounds of a golden greedy trace: given the committed text, every proposal must be the recorded one.
+void replay(const std::string& folder, const std::string& file, const ProposerOptions& options) {
+  const auto target = golden_target();
+  const std::unique_ptr<Proposer> proposer = load_block_proposer(test::golden(folder), target, options);
+  const target::Taps taps = proposer->taps();
+  for (const auto& trace : test::golden_json(folder + "/" + file)) {
+    const auto prompt = trace["prompt_ids"].get<std::vector<int64_t>>();
+    const auto cache = target->new_cache();
+    proposer->start(prompt, target->forward(target::TokenBatch::single(prompt), taps, {cache.get()}).tapped);
+    for (const auto& round : trace["rounds"]) {
+      const auto verified = round["verify_input_ids"].get<std::vector<int64_t>>();
+      const Proposal proposal = proposer->propose(verified[0], proposer->max_tokens(), true, greedy);
+      ASSERT_EQ(proposal.tokens, std::vector<int64_t>(verified.begin() + 1, verified.end())) << folder;
+      const auto committed = static_cast<int64_t>(round["accepted"]) + 1;
+      const std::vector<int64_t> tokens(verified.begin(), verified.begin() + committed);
+      proposer->advance(
+          tokens, target->forward(target::TokenBatch::single(tokens, cache->length()), taps, {cache.get()}).tapped);
+    }
+  }
+}
+
+TEST(BlockProposer, RepeatsTheGoldenGreedyProposals) {
+  for (const char* folder : {"dspark/vanilla_fitted", "dspark/rnn_fitted", "dspark/dflash_fitted"}) {
+    replay(folder, "decode.json", {});
+  }
+}
+
+TEST(BlockProposer, CutsWhereTheGoldenConfidenceFallsBelowTheThreshold) {
+  const auto trace = test::golden_json("dspark/vanilla_fitted/decode_threshold.json");
+  replay("dspark/vanilla_fitted", "decode_threshold.json",
+         {.confidence_threshold = trace[0]["confidence_threshold"].get<double>()});
+}
+
+TEST(BlockProposer, RepeatsTheGoldenBlocksOfTheAnchorSlotLayout) {
+  const auto target = golden_target();
+  const auto proposer = load_block_proposer(test::golden("specforge_dflash/dflash_fitted"), target);
+  const target::Taps taps = proposer->taps();
+  for (const auto& trace : test::golden_json("specforge_dflash/dflash_fitted/decode.json")) {
+    const auto prompt = trace["prompt_ids"].get<std::vector<int64_t>>();
+    const auto output = trace["output_ids"].get<std::vector<int64_t>>();
+    const auto cache = target->new_cache();
+    proposer->start(prompt, target->forward(target::TokenBatch::single(prompt), taps, {cache.get()}).tapped);
+    auto position = static_cast<int64_t>(prompt.size());
+    for (const auto& block : trace["blocks_verified"]) {
+      const auto verified = block.get<std::vector<int64_t>>();
+      const Proposal proposal = proposer->propose(verified[0], proposer->max_tokens(), true, greedy);
+      ASSERT_EQ(proposal.tokens, std::vector<int64_t>(verified.begin() + 1, verified.end()));
+      int64_t committed = 1;  // the text tells how many were right
+      while (committed < static_cast<int64_t>(verified.size()) &&
+             position + committed < static_cast<int64_t>(output.size()) &&
+             verified[static_cast<size_t>(committed)] == output[static_cast<size_t>(position + committed)]) {
+        ++committed;
+      }
+      const std::vector<int64_t> tokens(verified.begin(), verified.begin() + committed);
+      proposer->advance(tokens,
+                        target->forward(target::TokenBatch::single(tokens, position), taps, {cache.get()}).tapped);
+      position += committed;
+    }
+  }
+}
+
+TEST(BlockProposer, LawsAndConfidenceAreTheGoldenOnes) {
+  const auto target = golden_target();
+  for (const char* folder : {"dspark/vanilla_fitted", "dspark/rnn_fitted"}) {
+    const auto trace = test::golden_json(std::string(folder) + "/decode_sampling.json")[0];
+    const test::GoldenTensors golden(std::string(folder) + "/decode_sampling.safetensors");
+    const auto proposer = load_block_proposer(test::golden(folder), target);
+    const auto prompt = trace["prompt_ids"].get<std::vector<int64_t>>();
+    const auto verified = trace["rounds"][0]["verify_input_ids"].get<std::vector<int64_t>>();
+    const double temperature = trace["temperature"];
+    proposer->start(prompt, target->forward(target::TokenBatch::single(prompt), proposer->taps()).tapped);
+    size_t slot = 0;
+    const Proposal proposal =
+        proposer->propose(verified[0], proposer->max_tokens(), false, [&](const at::Tensor& logits, at::Tensor* law) {
+          *law = at::softmax(logits / temperature, 0);
+          return verified[++slot];
+        });
+    std::string prefix;
+    for (const std::string& name : golden.names()) {
+      if (name.ends_with("draft_probs")) {
+        prefix = name.substr(0, name.size() - std::string("draft_probs").size());
+        break;
+      }
+    }
+    EXPECT_TRUE(test::close(proposal.probabilities, golden[prefix + "draft_probs"][0])) << folder;
+    ASSERT_EQ(proposal.confidence.size(), proposal.tokens.size());
+    const at::Tensor confidence = golden[prefix + "confidence_logits"][0];
+    for (size_t i = 0; i < proposal.confidence.size(); ++i) {
+      EXPECT_NEAR(proposal.confidence[i], confidence[static_cast<int64_t>(i)].item<double>(), 1e-4) << folder;
+    }
+  }
+}
+
+TEST(BlockProposer, AContextGrownInPiecesEqualsOneMadeAtOnce) {
+  const auto target = golden_target();
+  const auto trace = test::golden_json("dspark/vanilla_fitted/decode.json")[0];
+  const auto text = trace["output_ids"].get<std::vector<int64_t>>();
+  const auto whole = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);
+  const auto pieces = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);
+  const at::Tensor tapped = target->forward(target::TokenBatch::single(text), whole->taps()).tapped;
+  whole->start(text, tapped);
+  const auto slice = [&](int64_t begin, int64_t end) {
+    return std::vector<int64_t>(text.begin() + begin, text.begin() + end);
+  };
+  pieces->start(slice(0, 7), tapped.slice(0, 0, 7));
+  for (int64_t begin = 7, step = 1; begin < static_cast<int64_t>(text.size()); begin += step, step = step % 4 + 1) {
+    const int64_t end = std::min(begin + step, static_cast<int64_t>(text.size()));
+    pieces->advance(slice(begin, end), tapped.slice(0, begin, end));
+  }
+  const DrawToken first = [](const at::Tensor& logits, at::Tensor* law) {
+    *law = logits.clone();
+    return int64_t{3};
+  };
+  const Proposal a = whole->propose(9, 5, false, first), b = pieces->propose(9, 5, false, first);
+  EXPECT_TRUE(test::close(a.probabilities, b.probabilities, 1e-5, 1e-5));
+}
+
+TEST(BlockProposer, ProposesAtMostTheLimit) {
+  const auto target = golden_target();
+  const auto proposer = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);
+  proposer->start({1, 2, 3}, target->forward(target::TokenBatch::single({1, 2, 3}), proposer->taps()).tapped);
+  const Proposal all = proposer->propose(4, 100, true, greedy);
+  EXPECT_EQ(static_cast<int64_t>(all.tokens.size()), proposer->max_tokens());
+  const Proposal two = proposer->propose(4, 2, true, greedy);
+  EXPECT_EQ(two.tokens, std::vector<int64_t>(all.tokens.begin(), all.tokens.begin() + 2));
+  EXPECT_TRUE(proposer->propose(4, 0, true, greedy).tokens.empty());
+}
+
+TEST(BlockProposerErrors, SayWhatIsWrong) {
+  const auto target = golden_target();
+  EXPECT_THROW(load_block_proposer(test::golden("dspark/dflash_fitted"), target, {.confidence_threshold = 0.5}), Error);
+  const auto proposer = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);
+  EXPECT_THROW(proposer->start({1, 2}, {}), Error);
+}
+
+}  // namespace
+}  // namespace pacer::draft
