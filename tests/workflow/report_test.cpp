@@ -151,6 +151,41 @@ TEST(ReportFiles, AFolderOfARunAndASummaryIsRead) {
   EXPECT_FALSE(data.machine.empty());
 }
 
+TEST(ReportFiles, AnEvaluationAloneGivesKindsAndTheTotal) {
+  const test::TemporaryFolder folder;
+  write_file(folder.path() / "evaluation.json", sample_evaluation().dump());
+  const ReportData data = read_report(folder.path());
+  ASSERT_EQ(data.kinds.size(), 2u);
+  EXPECT_EQ(data.kinds[0].name, "chat");
+  EXPECT_EQ(data.kinds[0].speculative_tokens_per_s, 70.0);
+  EXPECT_EQ(data.kinds[0].identical_bf16, true);
+  EXPECT_EQ(data.kinds[0].identical_f32, std::nullopt) << "it was measured in bf16";
+  EXPECT_EQ(data.measured_on, "all kinds together");
+  EXPECT_EQ(data.positions->survival, (std::vector<std::optional<double>>{0.5, 0.25, std::nullopt}));
+}
+
+TEST(ReportFiles, AnEvaluationCompletesASummary) {
+  const test::TemporaryFolder folder;
+  write_file(folder.path() / "evaluation.json", sample_evaluation().dump());
+  write_file(folder.path() / "summary.json", sample_summary().dump());
+  const ReportData data = read_report(folder.path());
+  ASSERT_EQ(data.kinds.size(), 2u);
+  EXPECT_EQ(data.kinds[0].speedup_cpu, 1.9) << "of the summary";
+  EXPECT_EQ(data.kinds[0].speedup_low, 1.4) << "of the evaluation";
+  EXPECT_EQ(data.measured_on, "word problems");
+  EXPECT_EQ(data.positions->survival, (std::vector<std::optional<double>>{0.8, 0.6})) << "of the trained kind";
+  ASSERT_EQ(data.times.size(), 2u);
+  ASSERT_EQ(data.times[0].parts.size(), 2u) << "phases without time are left out";
+  EXPECT_EQ(data.times[0].parts[1].name, "verify");
+  EXPECT_EQ(data.times[0].parts[1].seconds, 6.0);
+  // bin 3 of two positions: (10 * 0.16 + 30 * 0.18) / 40 and (10 * 0.2 + 30 * 0.1) / 40
+  ASSERT_EQ(data.calibration->bins.size(), 1u);
+  EXPECT_NEAR(data.calibration->bins[0].predicted, 0.175, 1e-12);
+  EXPECT_NEAR(data.calibration->bins[0].observed, 0.125, 1e-12);
+  EXPECT_EQ(data.calibration->bins[0].count, 40);
+  EXPECT_EQ(data.calibration->ece, 0.05);
+}
+
 TEST(ReportFiles, ARunThatIsStillGoingOnIsRead) {
   const test::TemporaryFolder folder;
   write_sample_run(folder.path());
@@ -177,7 +212,7 @@ TEST(ReportFiles, ErrorsNameFileAndPlace) {
     }
     return std::string("no error");
   };
-  EXPECT_NE(message().find("neither metrics.jsonl nor"), std::string::npos) << message();
+  EXPECT_NE(message().find("neither metrics.jsonl nor evaluation.json"), std::string::npos) << message();
   write_file(folder.path() / "metrics.jsonl", "{\"kind\": \"start\"}\noops\n");
   EXPECT_NE(message().find("metrics.jsonl:2"), std::string::npos) << message();
   write_file(folder.path() / "metrics.jsonl", "");

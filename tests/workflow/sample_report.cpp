@@ -102,4 +102,24 @@ Json sample_summary() {
           {"domains", {{"chat", domain(false, 1.7, 1.2)}, {"word_problems", domain(true, 2.8, 1.9)}}}};
 }
 
+Json sample_evaluation() {
+  const Json chat = Json::parse(R"({"prompts": 20, "plain": {"tokens_per_s": 60.0, "time": {"verify": {"cpu_s": 9.0}}},
+    "speculative": {"acceptance_length": 1.7, "speedup_cpu": 1.2, "speedup_wall": 1.2, "tokens_per_s": 70.0,
+      "identical": true, "speedup_cpu_spread": {"low": 1.1, "high": 1.3},
+      "acceptance": {"survival": [0.5, 0.25, null], "conditional": [0.5, 0.5, null]},
+      "time": {"draft": {"cpu_s": 2.0}, "verify": {"cpu_s": 5.0}}},
+    "lookup": {"acceptance_length": 1.1, "speedup_cpu": 1.0}, "calibration": null})");
+  Json problems = chat;
+  problems["speculative"].update(Json::parse(R"({"acceptance_length": 2.8, "speedup_cpu": 1.5,
+    "speedup_cpu_spread": {"low": 1.4, "high": 1.6}, "acceptance": {"survival": [0.8, 0.6], "conditional": [0.8, 0.75]},
+    "time": {"prefill": {"cpu_s": 0.0}, "draft": {"cpu_s": 2.0}, "verify": {"cpu_s": 6.0}}})"));
+  problems["calibration"] = Json::parse(R"({"summary": {"ece": 0.05, "auc": 0.9, "brier": 0.1}, "per_position": [
+    {"reliability": [{"bin": 3, "prediction": 0.16, "label": 0.2, "count": 10}]},
+    {"reliability": [{"bin": 3, "prediction": 0.18, "label": 0.1, "count": 30}]}]})");
+  return {{"schema", "pacer.evaluation/1"},
+          {"dtype", "bf16"},
+          {"tasks", {{"chat", chat}, {"word_problems", problems}}},
+          {"total", chat}};
+}
+
 }  // namespace pacer::workflow

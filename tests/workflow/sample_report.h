@@ -14,5 +14,6 @@ ReportData sample_report();
 void write_sample_run(const std::filesystem::path& folder);
 
 Json sample_summary();
+Json sample_evaluation();  // of the same two kinds, in bf16
 
 }  // namespace pacer::workflow

@@ -8,8 +8,14 @@
 
 namespace pacer::workflow {
 
-// {"wall_s", "threads", "domains": {NAME: {"trained", "prompts", "acceptance_length", ...}}} (docs/files.md).
-// Throws Error{format} naming the file and the field that is missing or of another type.
+// summary.json: {"wall_s", "threads", "domains": {NAME: {"trained", "prompts", "acceptance_length", ...}}}
+// (docs/files.md). Throws Error{format} naming the file and the field that is missing or of another type.
 void read_summary(const Json& summary, const std::string& place, ReportData& data);
+
+// A result of `pacer eval`, schema "pacer.evaluation/1" (docs/evaluation.md). Kinds that a summary gave already keep
+// what it says and gain what only the result holds; without a summary the tasks become the kinds. Acceptance by
+// position, the split of the time and calibration are those of the trained kind, of all tasks together where none is
+// marked. Throws as read_summary.
+void read_evaluation(const Json& result, const std::string& place, ReportData& data);
 
 }  // namespace pacer::workflow

@@ -40,18 +40,20 @@ ReportData read_report(const fs::path& folder) {
   }
   const std::vector<fs::path> folders = folders_of(folder);
   const fs::path run = folder_with(folders, "metrics.jsonl"), summary = folder_with(folders, "summary.json");
-  if (run.empty() && summary.empty()) {
-    throw Error(ErrorKind::data, folder.string() + ": neither metrics.jsonl nor a result of an evaluation in it",
+  const fs::path evaluation = folder_with(folders, "evaluation.json");
+  if (run.empty() && summary.empty() && evaluation.empty()) {
+    throw Error(ErrorKind::data, folder.string() + ": neither metrics.jsonl nor evaluation.json in it",
                 "give the folder of a training run, of an evaluation or of a quickstart");
   }
   ReportData data;
   data.title = "Draft report";
-  data.subtitle = folder.string();
+  data.subtitle = fs::weakly_canonical(folder).filename().string();
   if (!run.empty()) read_training(run, data);
-  if (!summary.empty()) {
-    const fs::path file = summary / "summary.json";
-    read_summary(read_json(file), file.string(), data);
-  }
+  const auto with = [&](const fs::path& where, const char* name, auto read) {
+    if (!where.empty()) read(read_json(where / name), (where / name).string(), data);
+  };
+  with(summary, "summary.json", read_summary);
+  with(evaluation, "evaluation.json", read_evaluation);
   return data;
 }
 

@@ -30,7 +30,7 @@ struct KindResult {
   std::optional<double> acceptance_length{};            // tokens after the first / rounds
   std::optional<double> speedup_cpu{};                  // plain CPU seconds / speculative CPU seconds
   std::optional<double> speedup_wall{};                 // the same on the wall clock
-  std::optional<double> speedup_low{}, speedup_high{};  // spread of speedup_cpu over prompts
+  std::optional<double> speedup_low{}, speedup_high{};  // speedup_cpu, 5 % and 95 % of resamplings
   std::optional<double> plain_tokens_per_s{}, speculative_tokens_per_s{};
   std::optional<bool> identical_f32{}, identical_bf16{};
   std::optional<double> lookup_acceptance_length{}, lookup_speedup_cpu{};  // the baseline without training
@@ -58,7 +58,7 @@ struct CalibrationBin {
 
 struct CalibrationResult {
   std::optional<double> ece{}, auc{}, brier{};
-  std::vector<CalibrationBin> bins{};
+  std::vector<CalibrationBin> bins{};  // over all positions
 };
 
 struct Fact {
@@ -70,6 +70,7 @@ struct ReportData {
   std::string subtitle{};
   std::vector<CurveChart> training{};
   std::vector<KindResult> kinds{};
+  std::string measured_on{};  // the kind that the next three are about
   std::optional<PositionAcceptance> positions{};
   std::vector<TimeSplit> times{};
   std::optional<CalibrationResult> calibration{};
