@@ -5,7 +5,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
 
@@ -32,7 +31,8 @@ void pack_output(const T* weight, int64_t inputs, int64_t lane, int64_t lanes, T
 }  // namespace
 
 template <typename T>
-RowLinear<T>::RowLinear(const std::vector<at::Tensor>& weights, const RowKernels<T>& kernels) : kernels_(&kernels) {
+RowLinear<T>::RowLinear(const std::vector<at::Tensor>& weights, PanelArena& arena, const RowKernels<T>& kernels)
+    : kernels_(&kernels) {
   for (const at::Tensor& weight : weights) {
     if (weight.dim() != 2 || weight.scalar_type() != kType<T> || (inputs_ != 0 && weight.size(1) != inputs_)) {
       throw Error(ErrorKind::format, "RowLinear: weight " + c10::str(weight.sizes()) + " in " +
@@ -44,8 +44,10 @@ RowLinear<T>::RowLinear(const std::vector<at::Tensor>& weights, const RowKernels
   }
   steps_ = round_up(inputs_, kPair<T>) / kPair<T>;
   stride_ = round_up(outputs_, 16);
-  panels_ = at::zeros({stride_ * steps_ * kPair<T>}, at::TensorOptions().dtype(kType<T>));
-  T* panels = static_cast<T*>(panels_.mutable_data_ptr());
+  bytes_ = static_cast<uint64_t>(stride_ * steps_ * kPair<T>) * sizeof(T);
+  const std::shared_ptr<std::byte> memory = arena.take(bytes_);
+  panels_ = {memory, reinterpret_cast<T*>(memory.get())};
+  T* panels = panels_.get();
   int64_t first = 0;
   for (const at::Tensor& weight : weights) {
     const at::Tensor dense = weight.contiguous();
@@ -71,7 +73,7 @@ void RowLinear<T>::sums(const T* x, int64_t rows, float* y) const {
     for (int64_t m = 0; m < rows; ++m) std::copy_n(x + m * inputs_, inputs_, padded.data() + m * steps_ * pair);
     x = padded.data();
   }
-  const T* panels = static_cast<const T*>(panels_.const_data_ptr());
+  const T* panels = panels_.get();
   const int64_t lanes = kernels_->lanes, count = (stride_ + lanes - 1) / lanes, x_stride = steps_ * pair;
   const int64_t groups = (rows + kernels_->most_rows - 1) / kernels_->most_rows;
   const int64_t group = (rows + groups - 1) / groups;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "pacer/nn/panel_arena.h"
 #include "pacer/nn/row_kernels.h"
 
 namespace pacer::nn {
@@ -19,12 +21,13 @@ class RowLinear {
  public:
   // Matrices [N_i, K] in the dtype of T, stacked along the outputs into one layer; copied.
   // Throws Error{format} when shapes or dtypes do not fit.
-  explicit RowLinear(const std::vector<at::Tensor>& weights, const RowKernels<T>& kernels = row_kernels<T>());
+  // arena: where the packed copy goes, so that the layers of a model follow each other.
+  RowLinear(const std::vector<at::Tensor>& weights, PanelArena& arena, const RowKernels<T>& kernels = row_kernels<T>());
 
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
   int64_t stride() const { return stride_; }  // floats between rows of y: outputs rounded up to 16
-  uint64_t bytes() const { return panels_.nbytes(); }
+  uint64_t bytes() const { return bytes_; }
 
   // x [rows, K] dense -> y [rows, stride()]; what lies between outputs and stride is zero.
   void sums(const T* x, int64_t rows, float* y) const;
@@ -36,7 +39,8 @@ class RowLinear {
   const RowKernels<T>* kernels_;
   int64_t inputs_ = 0, outputs_ = 0, stride_ = 0;
   int64_t steps_ = 0;  // of a sum: K in f32, K / 2 rounded up in bf16
-  at::Tensor panels_;
+  uint64_t bytes_ = 0;
+  std::shared_ptr<T> panels_;
 };
 
 }  // namespace pacer::nn

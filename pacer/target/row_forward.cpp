@@ -36,10 +36,11 @@ class Rows final : public RowForward {
  public:
   Rows(const ModelConfig& config, const ModelWeights& model, const nn::RopeTable& rope)
       : config_(config), model_(model), rope_(rope), kernels_(nn::row_kernels<T>()) {
+    nn::PanelArena arena;
     layers_.reserve(model.layers.size());
     for (const LayerWeights& layer : model.layers) {
-      layers_.push_back({nn::RowLinear<T>({layer.q, layer.k, layer.v}), nn::RowLinear<T>({layer.o}),
-                         nn::RowLinear<T>({layer.gate, layer.up}), nn::RowLinear<T>({layer.down})});
+      layers_.push_back({nn::RowLinear<T>({layer.q, layer.k, layer.v}, arena), nn::RowLinear<T>({layer.o}, arena),
+                         nn::RowLinear<T>({layer.gate, layer.up}, arena), nn::RowLinear<T>({layer.down}, arena)});
     }
   }
 
@@ -208,11 +209,12 @@ TargetOutput Rows<T>::forward(const TokenBatch& batch, const Taps& taps, const s
 template <typename T>
 class PackedHead final : public HeadRows {
  public:
-  explicit PackedHead(const at::Tensor& head) : linear_({head}) {}
+  explicit PackedHead(const at::Tensor& head) : linear_({head}, arena_) {}
   at::Tensor logits(const at::Tensor& last) const override { return linear_(last); }
   uint64_t bytes() const override { return linear_.bytes(); }
 
  private:
+  nn::PanelArena arena_;
   nn::RowLinear<T> linear_;
 };
 
