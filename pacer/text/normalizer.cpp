@@ -50,7 +50,7 @@ class StripAccents : public Normalizer {
     for (size_t at = 0; at < text.bytes.size();) {
       const CodePoint c = decode_utf8(text.bytes, at);
       at += c.length;
-      if (is_nonspacing_mark(c.value)) {
+      if (is_mark(c.value)) {
         rewriter.drop_until(at);
       } else {
         rewriter.keep_until(at);

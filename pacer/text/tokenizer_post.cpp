@@ -98,7 +98,8 @@ void PostProcessor::trim(Encoding& encoding, const std::vector<TokenSpaces>& spa
     int64_t leading = spaces[i].leading;
     const int64_t trailing = spaces[i].trailing;
     if (leading > 0) {
-      if (add_prefix_space && (i == 0 || begin == 0)) --leading;  // that one was put there, it is not in the text
+      // A single space before the text is the one that was put there; more of them are the text's own.
+      if (leading == 1 && add_prefix_space && (i == 0 || begin == 0)) leading = 0;
       begin = std::min(begin + leading, end);
     }
     if (trailing > 0 && end >= trailing) end = std::max(end - trailing, begin);

@@ -38,7 +38,7 @@ struct RegexScratch::Data {
   }
 };
 
-RegexScratch::RegexScratch() : data_(std::make_unique<Data>()) {}
+RegexScratch::RegexScratch() = default;
 RegexScratch::~RegexScratch() = default;
 
 struct Pattern::Code {
@@ -86,6 +86,7 @@ bool Pattern::search(std::string_view subject, size_t start, RegexScratch& scrat
     match.end = match.begin + source_.size();
     return match.begin != std::string_view::npos;
   }
+  if (scratch.data_ == nullptr) scratch.data_ = std::make_unique<RegexScratch::Data>();
   const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), start,
                                 PCRE2_NO_UTF_CHECK, scratch.data_->match, scratch.data_->context);
   if (found == PCRE2_ERROR_NOMATCH) return false;

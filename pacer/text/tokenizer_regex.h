@@ -13,7 +13,7 @@ namespace pacer::text {
 // that names `place` and the construct.
 std::string translate_regex(std::string_view pattern, const std::string& place);
 
-// What matching needs besides the expression; not shared between threads.
+// What matching needs besides the expression, made when first used; not shared between threads.
 class RegexScratch {
  public:
   RegexScratch();
