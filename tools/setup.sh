@@ -51,15 +51,15 @@ missing_packages() {  # of the "command:package" arguments
   done
   ((${#ask[@]})) || return 0
   local installed
-  # dpkg-query fails for names it has never heard of; the others are still printed.
-  installed=" $(dpkg-query --show --showformat='${db:Status-Status}=${binary:Package}\n' "${ask[@]}" 2> /dev/null |
+  # dpkg-query fails when it has never heard of one of the names; the others are printed all the same.
+  installed=" $({ dpkg-query --show --showformat='${db:Status-Status}=${binary:Package}\n' "${ask[@]}" 2> /dev/null || true; } |
     sed -n 's/^installed=\([^:]*\).*/\1/p' | tr '\n' ' ')"
   for package in "${ask[@]}"; do [[ "$installed" == *" $package "* ]] || printf '%s\n' "$package"; done
 }
 
 install_packages() {
   (($#)) || return 0
-  local get=(apt-get install --yes --no-install-recommends "$@")
+  local get=(apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=300 "$@")
   local by_hand="sudo apt-get update && sudo ${get[*]}"
   command -v apt-get > /dev/null || fail "these packages are missing: $*" "install them with the package manager of this system"
   local as_root=()
