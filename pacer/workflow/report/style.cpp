@@ -61,10 +61,10 @@ i.tick { width: 2px; height: 11px; border-radius: 0; background: var(--text); ma
 .value { text-align: right; font-variant-numeric: tabular-nums; line-height: 1.3; }
 .value b { display: block; } .value span { display: block; color: var(--soft); font-size: 13px; }
 .scroll { overflow-x: auto; margin: 0 -4px; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 13.5px; }
+table { border-collapse: separate; border-spacing: 0; width: 100%; font-variant-numeric: tabular-nums; font-size: 13.5px; }
 th, td { text-align: right; padding: 7px 7px; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; font-size: 12.5px; vertical-align: bottom; line-height: 1.3; }
-th:first-child, td:first-child { text-align: left; } tr:last-child td { border-bottom: 0; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--card); } tr:last-child td { border-bottom: 0; }
 .yes { color: var(--good); font-weight: 600; } .no { color: var(--bad); font-weight: 700; } .none { color: var(--soft); }
 .split { margin-bottom: 16px; } .split:last-child { margin-bottom: 0; }
 .split-name { display: flex; justify-content: space-between; gap: 12px; font-weight: 600; margin-bottom: 5px; }
@@ -90,6 +90,8 @@ footer { margin-top: 34px; color: var(--soft); font-size: 13px; }
   body { font-size: 11.5px; } main { max-width: none; padding: 0; } @page { margin: 14mm; }
   .tile, .card, figure { border: 1px solid var(--line); break-inside: avoid; } h2 { break-after: avoid; }
   .tiles { grid-template-columns: repeat(4, 1fr); } .grid { grid-template-columns: 1fr 1fr; }
+  .tile b { font-size: 20px; } .tile span, .legend, .hint, figcaption span, .value span, dl { font-size: 10.5px; }
+  .scroll { overflow: visible; margin: 0; } table { font-size: 9.5px; } th { font-size: 9px; } th, td { padding: 4px 3px; }
   .card.long { break-inside: auto; } pre { white-space: pre-wrap; } }
 )css";
 }
