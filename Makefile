@@ -1,6 +1,6 @@
 # The two commands: `make quickstart` and `make test`. Everything else is a step of these, or for people who change Pacer.
 .DEFAULT_GOAL := help
-.PHONY: help setup build all test test-full quickstart install format check-format tidy bench clean
+.PHONY: help setup build all test test-full quickstart install format check-format tidy clean
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
