@@ -38,7 +38,7 @@ std::vector<std::string> nearest(std::string_view name, const std::vector<std::s
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
   const std::vector<std::string> best = nearest(name, known, 1);
   if (best.empty()) return {};
-  const size_t allowed = std::max<size_t>(1, std::max(name.size(), best[0].size()) / 3);
+  const size_t allowed = std::max<size_t>(1, (std::max(name.size(), best[0].size()) + 1) / 3);
   return edit_distance(name, best[0]) <= allowed ? best[0] : std::string();
 }
 

@@ -15,8 +15,8 @@ size_t edit_distance(std::string_view a, std::string_view b);
 // the first 20,000 names count, which bounds the work for names that come from a file.
 std::vector<std::string> nearest(std::string_view name, const std::vector<std::string>& known, size_t count = 3);
 
-// The one known name that was probably meant: distance at most a third of the longer name, at least 1. Empty when none
-// is.
+// The one known name that was probably meant: distance at most a third (rounded) of the longer name, at least 1. Empty
+// when none is.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
 
 // "'a', 'b', 'c'"

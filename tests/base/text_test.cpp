@@ -34,6 +34,8 @@ TEST(Nearest, ASuggestionIsCloseOrAbsent) {
   const std::vector<std::string> known = {"learning_rate", "weight_decay"};
   EXPECT_EQ(did_you_mean("learning_rte", known), "learning_rate");
   EXPECT_EQ(did_you_mean("momentum", known), "");
+  EXPECT_EQ(did_you_mean("--otu", {"--out"}), "--out") << "two letters changed places";
+  EXPECT_EQ(did_you_mean("abc", {"xyc"}), "");
   EXPECT_EQ(did_you_mean("x", {}), "");
 }
 
