@@ -7,46 +7,18 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
-#include "pacer/draft/backbone.h"
 #include "pacer/draft/markov.h"
-#include "pacer/nn/vocab_loss_product.h"
-#include "pacer/target/rope_frequencies.h"
+#include "pacer/draft/row_backbone.h"
 
 namespace pacer::draft {
 namespace {
-
-// Rows that grow at the end; capacity doubles.
-class GrowingRows {
- public:
-  void append(const at::Tensor& rows) {
-    const int64_t length = length_ + rows.size(0);
-    if (!buffer_.defined() || buffer_.size(0) < length) {
-      std::vector<int64_t> sizes = rows.sizes().vec();
-      sizes[0] = std::max<int64_t>(256, 2 * length);
-      const at::Tensor larger = at::empty(sizes, rows.options());
-      if (length_ > 0) larger.slice(0, 0, length_).copy_(view());
-      buffer_ = larger;
-    }
-    buffer_.slice(0, length_, length).copy_(rows);
-    length_ = length;
-  }
-  at::Tensor view() const { return buffer_.slice(0, 0, length_); }
-  int64_t length() const { return length_; }
-  void clear() { length_ = 0; }
-
- private:
-  at::Tensor buffer_;
-  int64_t length_ = 0;
-};
 
 class BlockProposer final : public Proposer {
  public:
@@ -55,12 +27,10 @@ class BlockProposer final : public Proposer {
         target_(std::move(target)),
         options_(options),
         dtype_(target_->dtype()),
-        backbone_(config_, target::rope_table(config_.layer.rope, config_.layer.head_dim, config_.layer.max_position)),
-        weights_(arrange(config_, draft.weights, dtype_)),
-        markov_(arrange_markov(config_, draft.weights, dtype_)),
-        head_(draft_head(config_, *target_)),
-        keys_(static_cast<size_t>(config_.layers)),
-        values_(static_cast<size_t>(config_.layers)) {
+        // Without a vocabulary of its own the draft reads the target's head, which is packed already.
+        backbone_(RowBackbone::make(config_, draft.weights,
+                                    config_.reduced() ? draft_head(config_, *target_) : at::Tensor(), dtype_)),
+        markov_(arrange_markov(config_, draft.weights, dtype_)) {
     if (config_.markov != MarkovKind::none) w1_ = draft.weights.at("markov_head.markov_w1.weight").to(dtype_);
     if (config_.confidence_head) {
       confidence_weight_ = draft.weights.at("confidence_head.proj.weight").to(at::kFloat).flatten();
@@ -73,8 +43,7 @@ class BlockProposer final : public Proposer {
   int64_t max_tokens() const override { return config_.drafts_per_block(); }
 
   void start(const std::vector<int64_t>& ids, const at::Tensor& tapped) override {
-    for (GrowingRows& rows : keys_) rows.clear();
-    for (GrowingRows& rows : values_) rows.clear();
+    backbone_->clear();
     append(ids, tapped);
   }
 
@@ -86,20 +55,15 @@ class BlockProposer final : public Proposer {
   void append(const std::vector<int64_t>& tokens, const at::Tensor& tapped);
   at::Tensor block_pass(int64_t anchor) const;  // [K, H] after the final norm
   double confidence(const at::Tensor& hidden, const at::Tensor& markov) const;
-  nn::RopeRows rope_rows(int64_t first, int64_t count) const {
-    return backbone_.rope().rows(at::arange(first, first + count, at::kLong));
-  }
 
   DraftConfig config_;
   std::shared_ptr<const target::Target> target_;
   ProposerOptions options_;
   at::ScalarType dtype_;
-  Backbone backbone_;
-  BackboneWeights weights_;
+  std::unique_ptr<RowBackbone> backbone_;
   MarkovWeights markov_;
-  at::Tensor head_, w1_, confidence_weight_;
+  at::Tensor w1_, confidence_weight_;
   double confidence_bias_ = 0;
-  std::vector<GrowingRows> keys_, values_;  // per layer, [length, kv_heads, D]
 };
 
 void BlockProposer::append(const std::vector<int64_t>& tokens, const at::Tensor& tapped) {
@@ -111,28 +75,13 @@ void BlockProposer::append(const std::vector<int64_t>& tokens, const at::Tensor&
     throw Error(ErrorKind::bug, name() + ": " + std::to_string(rows) + " tokens come with features " +
                                     (tapped.defined() ? c10::str(tapped.sizes()) : std::string("undefined")));
   }
-  if (rows == 0) return;
-  const at::Tensor context = backbone_.context(weights_, tapped.to(dtype_));
-  const nn::RopeRows positions = rope_rows(keys_.front().length(), rows);
-  for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    const KeysValues kv = backbone_.context_keys(weights_.layers[i], context, positions);
-    keys_[i].append(kv.k);
-    values_[i].append(kv.v);
-  }
+  backbone_->append(tapped);
 }
 
 at::Tensor BlockProposer::block_pass(int64_t anchor) const {
-  const int64_t slots = config_.block_size, length = keys_.front().length();
-  const at::Tensor ids = at::full({slots}, config_.mask_token_id, at::kLong);
+  const at::Tensor ids = at::full({config_.block_size}, config_.mask_token_id, at::kLong);
   ids.mutable_data_ptr<int64_t>()[0] = anchor;
-  at::Tensor x = target_->embedding_weight().index_select(0, ids);
-  const nn::BlockLayout layout{{0, length}, {0, 1}, {length}, slots};
-  const nn::RopeRows positions = rope_rows(length, slots);
-  for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    x = backbone_.layer(weights_.layers[i], static_cast<int64_t>(i), x, {keys_[i].view(), values_[i].view()}, layout,
-                        positions);
-  }
-  return backbone_.final_norm(weights_, x);
+  return backbone_->block(target_->embedding_weight().index_select(0, ids));
 }
 
 double BlockProposer::confidence(const at::Tensor& hidden, const at::Tensor& markov) const {
@@ -147,8 +96,7 @@ Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, cons
   if (count <= 0) return proposal;
   const int64_t first = config_.sample_from_anchor ? 0 : 1;
   const at::Tensor hidden = block_pass(anchor).slice(0, first, first + count).contiguous();
-  const at::Tensor logits = at::empty({count, config_.draft_vocab()}, at::kFloat);
-  nn::product_f32(logits, hidden, head_);
+  const at::Tensor logits = config_.reduced() ? backbone_->logits(hidden) : target_->logits(hidden);
 
   std::vector<at::Tensor> laws;
   at::Tensor state;
@@ -160,7 +108,7 @@ Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, cons
       e = w1_.slice(0, previous, previous + 1);
       const MarkovStep step = markov_step(markov_, e, h, state);
       state = step.state;
-      nn::product_f32(row, step.u, markov_.w2, /*accumulate=*/true);
+      backbone_->add_markov(row, step.u);
     }
     if (config_.confidence_head) {
       const double logit = confidence(h, e);

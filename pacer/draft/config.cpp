@@ -177,7 +177,7 @@ int64_t DraftConfig::draft_vocab() const {
   return kept_ids.empty() ? layer.vocab_size : static_cast<int64_t>(kept_ids.size());
 }
 
-DraftConfig DraftConfig::for_target(const target::ModelConfig& target) {
+DraftConfig DraftConfig::for_target(const target::ModelConfig& target, std::vector<int64_t> taps) {
   DraftConfig draft;
   draft.layer = target;
   draft.layer.architecture = "qwen3";
@@ -187,7 +187,7 @@ DraftConfig DraftConfig::for_target(const target::ModelConfig& target) {
   draft.layer.sliding_window.clear();
   draft.layer.layers = draft.layers = 1;
   draft.target_layers = target.layers;
-  draft.target_layer_ids = target::default_taps(target.layers);
+  draft.target_layer_ids = taps.empty() ? target::default_taps(target.layers) : std::move(taps);
   return draft;
 }
 

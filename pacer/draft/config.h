@@ -34,9 +34,10 @@ struct DraftConfig {
   bool reduced() const { return !kept_ids.empty(); }
   int64_t drafts_per_block() const { return sample_from_anchor ? block_size : block_size - 1; }
 
-  // A draft for this target: its layer sizes with q and k norms, full attention, layers 1 and the default taps; the
-  // caller sets the rest.
-  static DraftConfig for_target(const target::ModelConfig& target);
+  // A draft for this target: its layer sizes with q and k norms, full attention, one layer. taps: target_layer_ids;
+  // empty: the target's default ones, which a very shallow target does not have (Error{format}). The caller sets the
+  // rest, of which mask_token_id has no usable default.
+  static DraftConfig for_target(const target::ModelConfig& target, std::vector<int64_t> taps = {});
 
   // Reads DeepSpec's config.json, SpecForge's (fields in dflash_config) and what to_json writes. `sample_from_anchor`
   // and `capture` win over what the architecture name implies; a field that stands twice with two values is an error.

@@ -22,6 +22,8 @@ void LossTerms::add(const LossTerms& other) {
   blocks += other.blocks;
   label_kept += other.label_kept, label_total += other.label_total;
   confidence_abs_error_sum += other.confidence_abs_error_sum;
+  confidence_bias_sum += other.confidence_bias_sum;
+  confidence_survival_bias_sum += other.confidence_survival_bias_sum;
 }
 
 }  // namespace pacer::draft

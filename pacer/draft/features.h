@@ -28,7 +28,9 @@ struct LossTerms {
   double tau_sum = 0;                                // sum over blocks of 1 + sum_k prod_{j<=k} accept_j
   int64_t blocks = 0;                                // blocks with at least one supervised slot
   int64_t label_kept = 0, label_total = 0;           // coverage of the draft vocabulary
-  double confidence_abs_error_sum = 0;
+  // Of sigmoid(c) against the acceptance rate a, weighted: |sigmoid(c) - a|, its signed form, and the same for the
+  // products over the block so far.
+  double confidence_abs_error_sum = 0, confidence_bias_sum = 0, confidence_survival_bias_sum = 0;
   void add(const LossTerms& other);
 };
 

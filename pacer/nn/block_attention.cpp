@@ -35,8 +35,8 @@ at::Tensor by_kv_head(const at::Tensor& x, int64_t kv_heads) {
       .view({kv_heads, rows * groups, width});
 }
 
-at::Tensor by_row(const at::Tensor& x, int64_t rows, at::ScalarType dtype) {
-  const int64_t kv_heads = x.size(0), groups = x.size(1) / std::max<int64_t>(rows, 1), width = x.size(2);
+at::Tensor by_row(const at::Tensor& x, int64_t groups, at::ScalarType dtype) {
+  const int64_t kv_heads = x.size(0), rows = x.size(1) / groups, width = x.size(2);
   return x.view({kv_heads, rows, groups, width})
       .permute({1, 0, 2, 3})
       .to(dtype)
@@ -223,7 +223,7 @@ class BlockAttention : public torch::autograd::Function<BlockAttention> {
     const Sizes sizes = sizes_of(q, k_block);
     const Result result = forward_f32(widened(q, k_block, v_block, k_context, v_context, sizes.kv_heads), layout, sizes,
                                       static_cast<float>(scale), window);
-    const at::Tensor out = by_row(result.out, sizes.slots, q.scalar_type());
+    const at::Tensor out = by_row(result.out, sizes.groups, q.scalar_type());
     context->save_for_backward({q, k_block, v_block, k_context, v_context, out, result.log_sum});
     context->saved_data["context_starts"] = layout.context_starts;
     context->saved_data["block_starts"] = layout.block_starts;
@@ -247,7 +247,7 @@ class BlockAttention : public torch::autograd::Function<BlockAttention> {
                                   static_cast<float>(data["scale"].toDouble()),
                                   window == 0 ? std::nullopt : std::optional<int64_t>(window));
     const auto narrow = [&](const at::Tensor& x, size_t like) {
-      return by_row(x, saved[like].size(0), saved[like].scalar_type());
+      return by_row(x, saved[like].size(1) / sizes.kv_heads, saved[like].scalar_type());
     };
     return {narrow(d.q, 0),         narrow(d.k_block, 1), narrow(d.v_block, 2), narrow(d.k_context, 3),
             narrow(d.v_context, 4), at::Tensor(),         at::Tensor(),         at::Tensor()};

@@ -85,6 +85,8 @@ const Case kCases[] = {
     {{{0, 7, 20}, {0, 3, 7}, {0, 3, 7, 1, 5, 5, 12}, 5}, 4, 2, 16, std::nullopt},
     // a sequence without blocks, a context row that no block reaches, one slot, odd width
     {{{0, 4, 9, 15}, {0, 2, 2, 4}, {1, 4, 2, 5}, 1}, 3, 3, 7, std::nullopt},
+    // no context at all
+    {{{0, 0}, {0, 2}, {0, 0}, 3}, 4, 2, 16, std::nullopt},
     // more context than one tile, blocks in every tile
     {{{0, 1300}, {0, 5}, {3, 511, 512, 513, 1300}, 4}, 4, 1, 8, std::nullopt},
     // sliding windows: inside one tile, across the tile border, wider than everything
