@@ -1,0 +1,55 @@
+// Checkpoints: one folder per step, whole or absent.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "pacer/draft/training.h"
+#include "pacer/optim/optimizer.h"
+#include "pacer/train/state.h"
+
+namespace pacer::train {
+
+// checkpoints/
+//   step_000200/  config.json, model.safetensors (f32 masters), optimizer.safetensors, state.json, manifest.json
+//   latest -> step_000200
+//   best -> step_000150        (the best validation tau)
+//
+// A folder is filled under a temporary name, fsynced with all of its files, renamed, and only then `latest` moves to
+// it.
+class CheckpointStore {
+ public:
+  // Removes what interrupted writers left behind. The caller holds the lock of the run.
+  explicit CheckpointStore(std::filesystem::path folder);
+
+  // fingerprints: what the draft was made from, for the manifest ("target", "train_rows", ...).
+  void save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,
+            const draft::DraftTraining& draft, const optim::Optimizer& optimizer) const;
+
+  // `best` points to this step from now on; it must exist.
+  void mark_best(int64_t step) const;
+
+  // Removes all but the newest `keep_last` and, unless it is 0, step `best_step`.
+  void prune(int64_t keep_last, int64_t best_step) const;
+
+  // After a crash: `latest` and `best` say what `state` says, and folders of later steps, which are damaged, are
+  // removed.
+  void restore(const TrainState& state) const;
+
+  // The newest folder whose files are all there with their checksums. One that is not is passed over with a warning.
+  std::optional<std::filesystem::path> newest() const;
+
+  std::filesystem::path path_of(int64_t step) const;
+
+ private:
+  std::map<int64_t, std::filesystem::path> steps() const;  // complete or not
+  std::filesystem::path folder_;
+};
+
+TrainState load_state(const std::filesystem::path& checkpoint);
+void load_optimizer(const std::filesystem::path& checkpoint, int64_t steps, optim::Optimizer& optimizer);
+
+}  // namespace pacer::train

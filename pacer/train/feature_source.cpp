@@ -1,0 +1,112 @@
+#include "pacer/train/feature_source.h"
+
+#include <algorithm>
+#include <map>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "pacer/base/clocks.h"
+#include "pacer/base/error.h"
+
+namespace pacer::train {
+
+uint64_t feature_bytes(int64_t tokens, const target::ModelConfig& config, size_t taps, at::ScalarType dtype) {
+  return static_cast<uint64_t>(tokens * config.hidden_size) * (taps + 1) * c10::elementSize(dtype);
+}
+
+FeatureSource::FeatureSource(std::shared_ptr<const target::Target> target,
+                             std::shared_ptr<const std::vector<data::TokenRow>> rows, target::Taps taps,
+                             const FeatureOptions& options)
+    : target_(std::move(target)), rows_(std::move(rows)), taps_(std::move(taps)), options_(options) {
+  if (options_.rows_together < 1) throw Error(ErrorKind::bug, "FeatureSource: groups of no rows");
+}
+
+draft::FeatureBatch FeatureSource::tokens(const std::vector<int64_t>& rows) const {
+  draft::FeatureBatch batch;
+  batch.starts.push_back(0);
+  for (const int64_t row : rows) {
+    batch.starts.push_back(batch.starts.back() + static_cast<int64_t>(rows_->at(static_cast<size_t>(row)).ids.size()));
+    batch.sample_ids.push_back(static_cast<uint64_t>(row));
+  }
+  batch.ids = at::empty({batch.starts.back()}, at::kLong);
+  batch.supervised = at::empty({batch.starts.back()}, at::kByte);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const data::TokenRow& row = (*rows_)[static_cast<size_t>(rows[i])];
+    std::ranges::copy(row.ids, batch.ids.mutable_data_ptr<int64_t>() + batch.starts[i]);
+    std::ranges::copy(row.supervised, batch.supervised.mutable_data_ptr<uint8_t>() + batch.starts[i]);
+  }
+  return batch;
+}
+
+draft::FeatureBatch FeatureSource::batch(const std::vector<int64_t>& rows) {
+  draft::FeatureBatch batch = tokens(rows);
+  const int64_t hidden = target_->config().hidden_size, taps = static_cast<int64_t>(taps_.size());
+  const auto options = at::TensorOptions().dtype(target_->dtype());
+  batch.tapped = at::empty({batch.starts.back(), taps, hidden}, options);
+  batch.last = at::empty({batch.starts.back(), hidden}, options);
+  // Group by group, so that a group is computed once for all of its rows even when nothing is kept.
+  std::map<int64_t, std::vector<size_t>> places;
+  for (size_t i = 0; i < rows.size(); ++i) places[rows[i] / options_.rows_together].push_back(i);
+  for (const auto& [number, members] : places) {
+    const auto source = group(number);
+    for (const size_t i : members) {
+      const auto slot = static_cast<size_t>(rows[i] % options_.rows_together);
+      const int64_t from = source->starts[slot], length = source->starts[slot + 1] - from;
+      batch.tapped.narrow(0, batch.starts[i], length).copy_(source->tapped.narrow(0, from, length));
+      batch.last.narrow(0, batch.starts[i], length).copy_(source->last.narrow(0, from, length));
+    }
+  }
+  return batch;
+}
+
+std::shared_ptr<const FeatureSource::Group> FeatureSource::group(int64_t number) {
+  const auto found = kept_.find(number);
+  if (found == kept_.end()) {
+    auto made = compute(number);
+    keep(number, made);
+    return made;
+  }
+  order_.splice(order_.begin(), order_, found->second->use);
+  return found->second;
+}
+
+std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
+  const Stopwatch watch;
+  const int64_t first = number * options_.rows_together;
+  const int64_t last = std::min(first + options_.rows_together, rows());
+  std::vector<std::vector<int64_t>> sequences;
+  for (int64_t row = first; row < last; ++row) sequences.push_back((*rows_)[static_cast<size_t>(row)].ids);
+  const target::TokenBatch packed = target::TokenBatch::packed(sequences);
+
+  const c10::NoGradGuard frozen;
+  target::TargetOutput output = target_->forward(packed, taps_);
+  auto group = std::make_shared<Group>();
+  group->tapped = std::move(output.tapped);
+  group->last = std::move(output.last);
+  group->starts = packed.starts;
+  group->bytes = group->tapped.nbytes() + group->last.nbytes();
+
+  ++statistics_.groups_computed;
+  statistics_.rows_computed += last - first;
+  statistics_.tokens_computed += packed.rows();
+  statistics_.wall_s += watch.wall();
+  statistics_.cpu_s += watch.cpu();
+  return group;
+}
+
+void FeatureSource::keep(int64_t number, std::shared_ptr<Group> group) {
+  if (group->bytes > options_.memory_bytes) return;
+  while (statistics_.bytes_kept + group->bytes > options_.memory_bytes) {
+    const auto oldest = kept_.find(order_.back());
+    statistics_.bytes_kept -= oldest->second->bytes;
+    kept_.erase(oldest);
+    order_.pop_back();
+  }
+  order_.push_front(number);
+  group->use = order_.begin();
+  statistics_.bytes_kept += group->bytes;
+  kept_.emplace(number, std::move(group));
+}
+
+}  // namespace pacer::train

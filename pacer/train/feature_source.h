@@ -1,0 +1,68 @@
+// Hidden states of the target for training rows, computed when they are first asked for.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "pacer/data/rows.h"
+#include "pacer/draft/features.h"
+#include "pacer/target/target.h"
+
+namespace pacer::train {
+
+struct FeatureOptions {
+  int64_t rows_together = 1;  // rows of one pass of the target
+  uint64_t memory_bytes = 0;  // for features that are kept
+};
+
+// What the features of `tokens` tokens take: taps and last state in the target's dtype.
+uint64_t feature_bytes(int64_t tokens, const target::ModelConfig& config, size_t taps, at::ScalarType dtype);
+
+// Rows are divided into fixed groups by their number (0 .. G-1, G .. 2G-1, ...), and a group is always computed in one
+// packed pass. So the features of a row have the same bits whichever rows it is asked for with, and whether they were
+// kept or are computed again. Kept groups leave in the order in which they were last used. Not thread-safe.
+class FeatureSource {
+ public:
+  FeatureSource(std::shared_ptr<const target::Target> target, std::shared_ptr<const std::vector<data::TokenRow>> rows,
+                target::Taps taps, const FeatureOptions& options);
+
+  int64_t rows() const { return static_cast<int64_t>(rows_->size()); }
+
+  // Tokens of these rows without features: enough to plan blocks. A row's sample id is its number.
+  draft::FeatureBatch tokens(const std::vector<int64_t>& rows) const;
+  // Tokens and features.
+  draft::FeatureBatch batch(const std::vector<int64_t>& rows);
+
+  struct Statistics {
+    int64_t groups_computed = 0, rows_computed = 0, tokens_computed = 0;
+    double wall_s = 0, cpu_s = 0;  // in the target
+    uint64_t bytes_kept = 0;
+  };
+  const Statistics& statistics() const { return statistics_; }
+
+ private:
+  struct Group {
+    at::Tensor tapped, last;  // [T, m, H], [T, H]
+    std::vector<int64_t> starts;
+    uint64_t bytes = 0;
+    std::list<int64_t>::iterator use;  // its place in order_
+  };
+  std::shared_ptr<const Group> group(int64_t number);
+  std::shared_ptr<Group> compute(int64_t number);
+  void keep(int64_t number, std::shared_ptr<Group> group);
+
+  std::shared_ptr<const target::Target> target_;
+  std::shared_ptr<const std::vector<data::TokenRow>> rows_;
+  target::Taps taps_;
+  FeatureOptions options_;
+  std::unordered_map<int64_t, std::shared_ptr<Group>> kept_;
+  std::list<int64_t> order_;  // most recently used first
+  Statistics statistics_;
+};
+
+}  // namespace pacer::train

@@ -1,0 +1,136 @@
+#include "pacer/train/memory.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "pacer/base/error.h"
+#include "pacer/base/logging.h"
+#include "pacer/base/numbers.h"
+#include "pacer/target/weights.h"
+#include "pacer/train/draft_setup.h"
+#include "pacer/train/feature_source.h"
+
+namespace pacer::train {
+namespace {
+
+int64_t tokens_of(const std::vector<data::TokenRow>& rows) {
+  int64_t tokens = 0;
+  for (const data::TokenRow& row : rows) tokens += static_cast<int64_t>(row.ids.size());
+  return tokens;
+}
+
+// Tokens of the `count` longest rows: a micro-batch cannot hold more.
+int64_t longest(const std::vector<data::TokenRow>& rows, int64_t count) {
+  std::vector<int64_t> lengths;
+  for (const data::TokenRow& row : rows) lengths.push_back(static_cast<int64_t>(row.ids.size()));
+  const auto kept = std::min<size_t>(static_cast<size_t>(count), lengths.size());
+  std::ranges::partial_sort(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(kept), std::greater<>());
+  int64_t tokens = 0;
+  for (size_t i = 0; i < kept; ++i) tokens += lengths[i];
+  return tokens;
+}
+
+uint64_t target_bytes(const Recipe& recipe, const target::ModelConfig& config) {
+  uint64_t elements = 0;
+  for (const auto& [name, shape] : target::weight_shapes(config)) {
+    int64_t count = 1;
+    for (const int64_t size : shape) count *= size;
+    elements += static_cast<uint64_t>(count);
+  }
+  return elements * c10::elementSize(parse_dtype(recipe.model.dtype));
+}
+
+}  // namespace
+
+uint64_t MemoryEstimate::total() const {
+  uint64_t sum = 0;
+  for (const MemoryLine& line : lines) sum += line.bytes;
+  return sum;
+}
+
+int64_t draft_parameters(const draft::DraftConfig& config) {
+  const target::ModelConfig& layer = config.layer;
+  const int64_t h = layer.hidden_size, f = layer.intermediate_size, d = layer.head_dim;
+  const int64_t taps = static_cast<int64_t>(config.target_layer_ids.size());
+  int64_t per_layer = 2 * h + 2 * d + 2 * layer.heads * d * h + 2 * layer.kv_heads * d * h + 3 * f * h;
+  if (layer.qkv_bias) per_layer += (layer.heads + 2 * layer.kv_heads) * d;
+  if (layer.o_bias) per_layer += h;
+  const int64_t r = config.markov_rank;
+  int64_t heads = 0;
+  if (config.markov != draft::MarkovKind::none) heads += r * (layer.vocab_size + config.draft_vocab());
+  if (config.markov == draft::MarkovKind::gated) heads += r * (h + r) + r;
+  if (config.markov == draft::MarkovKind::rnn) heads += 3 * r * (2 * r + h) + 3 * r;
+  if (config.confidence_head) heads += h + (config.confidence_with_markov ? r : 0) + 1;
+  return taps * h * h + 2 * h + config.layers * per_layer + heads;
+}
+
+FeatureMemory feature_memory(const Recipe& recipe, const target::ModelConfig& target, size_t taps,
+                             const std::vector<data::TokenRow>& train, const std::vector<data::TokenRow>& validation) {
+  const at::ScalarType dtype = parse_dtype(recipe.model.dtype);
+  const uint64_t all = static_cast<uint64_t>(recipe.features.memory_mb) << 20;
+  const uint64_t train_need = feature_bytes(tokens_of(train), target, taps, dtype);
+  const uint64_t validation_need = feature_bytes(tokens_of(validation), target, taps, dtype);
+  FeatureMemory memory;
+  memory.validation = std::min(validation_need, all / 4);
+  memory.train = std::min(train_need, all - memory.validation);
+  memory.train_fits = memory.train == train_need;
+  memory.validation_fits = memory.validation == validation_need;
+  return memory;
+}
+
+MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& target, const draft::DraftConfig& draft,
+                               const std::vector<data::TokenRow>& train,
+                               const std::vector<data::TokenRow>& validation) {
+  const auto parameters = static_cast<uint64_t>(draft_parameters(draft));
+  const uint64_t item = c10::elementSize(parse_dtype(recipe.draft.dtype));
+  const target::ModelConfig& layer = draft.layer;
+  const auto h = static_cast<uint64_t>(layer.hidden_size), f = static_cast<uint64_t>(layer.intermediate_size);
+  const auto q = static_cast<uint64_t>(layer.heads * layer.head_dim);
+  const auto kv = static_cast<uint64_t>(layer.kv_heads * layer.head_dim);
+  const auto taps = static_cast<uint64_t>(draft.target_layer_ids.size());
+  const auto layers = static_cast<uint64_t>(draft.layers);
+
+  const auto context = static_cast<uint64_t>(longest(train, recipe.data.sequences));
+  const auto slots = static_cast<uint64_t>(recipe.data.sequences * recipe.data.anchors * draft.block_size);
+  const uint64_t saved =
+      context * (taps * h + 2 * h + layers * 2 * kv) + slots * layers * (5 * h + 2 * q + 2 * kv + 3 * f);
+  const auto together = static_cast<uint64_t>(longest(train, std::max<int64_t>(8, recipe.features.rows_together)));
+  const auto th = static_cast<uint64_t>(target.hidden_size), tf = static_cast<uint64_t>(target.intermediate_size);
+  const uint64_t forward = together * (4 * th + 3 * tf) * c10::elementSize(parse_dtype(recipe.model.dtype));
+  const FeatureMemory features = feature_memory(recipe, target, draft.target_layer_ids.size(), train, validation);
+  constexpr uint64_t kLibraries = 150'000'000;  // a process that has only loaded them
+
+  MemoryEstimate estimate;
+  estimate.lines = {{"target weights", target_bytes(recipe, target), "model.dtype"},
+                    {"draft masters, gradients and moments", parameters * 16, "draft.layers"},
+                    {"draft compute copy", parameters * item, "draft.dtype"},
+                    {"kept features", features.train + features.validation, "features.memory_mb"},
+                    {"activations of the draft", 2 * saved * item, "data.sequences"},
+                    {"activations of the target", forward, "features.rows_together"},
+                    {"logits", static_cast<uint64_t>(recipe.loss.tile_mb) << 20, "loss.tile_mb"},
+                    {"libraries", kLibraries, ""}};
+  return estimate;
+}
+
+void require_memory(const MemoryEstimate& estimate, const device::MemoryInfo& memory) {
+  std::string text = "memory: about " + format_bytes(estimate.total()) + " of " + format_bytes(memory.available_bytes) +
+                     " available (";
+  for (size_t i = 0; i < estimate.lines.size(); ++i) {
+    text += (i > 0 ? ", " : "") + estimate.lines[i].what + " " + format_bytes(estimate.lines[i].bytes);
+  }
+  log_info(text + ")");
+  if (estimate.total() <= memory.available_bytes) return;
+  std::vector<MemoryLine> lines = estimate.lines;
+  std::erase_if(lines, [](const MemoryLine& line) { return line.setting.empty(); });
+  std::ranges::sort(lines, [](const MemoryLine& a, const MemoryLine& b) { return a.bytes > b.bytes; });
+  std::string hint = "make smaller what is largest: ";
+  for (size_t i = 0; i < std::min<size_t>(3, lines.size()); ++i) {
+    hint += (i > 0 ? "; " : "") + lines[i].setting + " (" + lines[i].what + ", " + format_bytes(lines[i].bytes) + ")";
+  }
+  throw Error(ErrorKind::resources,
+              "training needs about " + format_bytes(estimate.total()) + " of memory, " +
+                  format_bytes(memory.available_bytes) + " are available",
+              hint);
+}
+
+}  // namespace pacer::train

@@ -1,0 +1,87 @@
+#include "pacer/train/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "pacer/base/error.h"
+#include "pacer/base/files.h"
+
+namespace pacer::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<const char*, 7> kOwnNames = {"run.lock",      "recipe.yaml", "environment.json", "plan.json",
+                                                  "metrics.jsonl", "tensorboard", "checkpoints"};
+
+// A folder with files of somebody else and no plan was meant for something else.
+void refuse_foreign_folder(const fs::path& path) {
+  if (fs::exists(path / "plan.json")) return;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    const bool own = std::ranges::any_of(
+        kOwnNames, [&](const char* known) { return name == known || name.starts_with(std::string(known) + ".tmp-"); });
+    if (own) continue;
+    throw Error(ErrorKind::usage, path.string() + ": holds '" + name + "' and is not the folder of a run",
+                "give the run a folder of its own with --run");
+  }
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+  std::error_code code;
+  fs::create_directories(path_, code);
+  if (!fs::is_directory(path_)) {
+    throw Error(ErrorKind::resources, path_.string() + ": cannot be created: " + code.message(),
+                "may this user write there, and is there a file of that name?");
+  }
+  refuse_foreign_folder(path_);
+  const fs::path name = path_ / "run.lock";
+  lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) {
+    throw Error(ErrorKind::resources, name.string() + ": cannot be opened: " + std::strerror(errno),
+                "may this user write there?");
+  }
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    std::string owner = read_file(name, 64);
+    while (!owner.empty() && owner.back() == '\n') owner.pop_back();
+    ::close(lock_);
+    if (reason != EWOULDBLOCK) {
+      throw Error(ErrorKind::resources, name.string() + ": cannot be locked: " + std::strerror(reason),
+                  "choose a folder on a file system with locks");
+    }
+    throw Error(
+        ErrorKind::usage,
+        path_.string() + ": another process trains in this folder" + (owner.empty() ? "" : " (process " + owner + ")"),
+        "wait for it or stop it with Ctrl-C; for a second run give another folder with --run");
+  }
+  const std::string owner = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(lock_, 0) != 0 || ::write(lock_, owner.data(), owner.size()) != static_cast<ssize_t>(owner.size())) {
+    const int reason = errno;
+    ::close(lock_);
+    throw Error(ErrorKind::resources, name.string() + ": cannot be written: " + std::strerror(reason));
+  }
+}
+
+RunFolder::~RunFolder() { ::close(lock_); }  // closing unlocks
+
+fs::path best_draft(const fs::path& path) {
+  if (fs::exists(path / "config.json")) return path;
+  for (const char* name : {"best", "latest"}) {
+    const fs::path checkpoint = path / "checkpoints" / name;
+    if (fs::exists(checkpoint / "config.json")) return fs::canonical(checkpoint);
+  }
+  throw Error(ErrorKind::data, path.string() + ": neither a draft nor a run with a checkpoint",
+              "give the folder of a training run or one of its checkpoints");
+}
+
+}  // namespace pacer::train

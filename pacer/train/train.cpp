@@ -1,0 +1,237 @@
+#include "pacer/train/train.h"
+
+#include <algorithm>
+
+#include "pacer/base/clocks.h"
+#include "pacer/base/error.h"
+#include "pacer/base/files.h"
+#include "pacer/base/logging.h"
+#include "pacer/base/numbers.h"
+#include "pacer/data/rows.h"
+#include "pacer/device/runtime.h"
+#include "pacer/train/budget.h"
+#include "pacer/train/draft_setup.h"
+#include "pacer/train/environment.h"
+#include "pacer/train/memory.h"
+#include "pacer/train/recipe_reader.h"
+#include "pacer/train/row_sets.h"
+#include "pacer/train/run_folder.h"
+#include "pacer/train/schema.h"
+#include "pacer/train/trainer.h"
+
+namespace pacer::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The plan of an earlier call in this folder.
+std::optional<RunPlan> earlier_plan(const RunFolder& folder) {
+  if (!fs::exists(folder.plan())) return std::nullopt;
+  return RunPlan::from_json(read_json(folder.plan()), folder.plan().string());
+}
+
+// What this call would decide if the run began now, without its number of steps.
+RunPlan present_plan(const Recipe& recipe, const RowSets& rows, const FeatureMemory& memory,
+                     const device::Runtime& runtime) {
+  constexpr int64_t kTogether = 8;  // enough that the target's products are efficient, few enough to compute in vain
+  RunPlan plan;
+  plan.threads = runtime.threads();
+  plan.rows_together =
+      recipe.features.rows_together > 0 ? recipe.features.rows_together : (memory.train_fits ? kTogether : 1);
+  plan.kernels = kernel_choices();
+  plan.recipe = fixed_values(recipe);
+  plan.train_rows = rows.train_fingerprint;
+  plan.validation_rows = rows.validation_fingerprint;
+  plan.target = target_fingerprint(recipe.model.target);
+  return plan;
+}
+
+void use_threads(const std::optional<RunPlan>& earlier, const Recipe& recipe, device::Runtime& runtime) {
+  const int64_t threads = earlier ? earlier->threads : recipe.threads;
+  if (threads == 0) return;
+  try {
+    runtime.set_threads(static_cast<int>(threads));
+  } catch (const Error& error) {
+    if (!earlier) throw;
+    throw Error(error.kind(), std::string(error.what()) + "; the run began with " + std::to_string(threads),
+                "continue it on a machine with as many cores: with fewer threads its bits would differ");
+  }
+}
+
+// Rows of the warm start's measurement: some hundred tokens, always the same ones.
+std::vector<int64_t> first_rows(const RowSets& rows, int64_t tokens) {
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < static_cast<int64_t>(rows.train->size()) && tokens > 0; ++i) {
+    chosen.push_back(i);
+    tokens -= static_cast<int64_t>((*rows.train)[static_cast<size_t>(i)].ids.size());
+  }
+  return chosen;
+}
+
+optim::AdamWOptions adamw_options(const OptimizerSection& section) {
+  return {
+      .beta1 = section.beta1, .beta2 = section.beta2, .epsilon = section.epsilon, .weight_decay = section.weight_decay};
+}
+
+TrainResult result_of(const RunFolder& folder, const CheckpointStore& checkpoints, const RunPlan& plan,
+                      const TrainState& state) {
+  TrainResult result;
+  result.run = folder.path();
+  result.checkpoint = checkpoints.path_of(state.step);
+  result.draft = best_draft(folder.path());
+  result.step = state.step;
+  result.steps = plan.steps;
+  result.finished = state.step == plan.steps;
+  result.first_loss = state.first_loss;
+  result.last_loss = state.last_loss;
+  result.validation_tau = state.validation_tau;
+  result.best_tau = state.best_tau;
+  result.best_step = state.best_step;
+  result.rows = state.rows;
+  result.tokens = state.tokens;
+  result.blocks = state.blocks;
+  return result;
+}
+
+}  // namespace
+
+TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
+  const Stopwatch watch;
+  const Recipe& recipe = resolved.recipe;
+  const RunFolder folder(options.run);
+  const std::optional<RunPlan> earlier = earlier_plan(folder);
+  device::Runtime runtime = device::Runtime::open(recipe.device);
+  use_threads(earlier, recipe, runtime);
+
+  // What is needed, before anything large is allocated.
+  const target::ModelConfig target_config = read_target_config(recipe.model.target);
+  const RowSets rows = read_row_sets(recipe, target_config.vocab_size);
+  const draft::DraftConfig config = draft_config(recipe, target_config, *rows.train);
+  require_memory(estimate_memory(recipe, target_config, config, *rows.train, *rows.validation), runtime.memory());
+  const FeatureMemory memory =
+      feature_memory(recipe, target_config, config.target_layer_ids.size(), *rows.train, *rows.validation);
+  RunPlan plan = present_plan(recipe, rows, memory, runtime);
+  if (earlier) {
+    check_continuation(*earlier, plan, folder.path());
+    plan = *earlier;
+  }
+  CheckpointStore checkpoints(folder.checkpoints());
+  const std::optional<fs::path> newest = earlier ? checkpoints.newest() : std::nullopt;
+  TrainState state;
+  if (newest) {
+    state = load_state(*newest);
+    checkpoints.restore(state);
+  }
+  const auto finish = [&](const TrainState& last) {
+    TrainResult result = result_of(folder, checkpoints, plan, last);
+    result.coverage = coverage(*rows.train, config.kept_ids);
+    result.wall_s = watch.wall();
+    result.cpu_s = watch.cpu();
+    return result;
+  };
+  if (newest && state.step == plan.steps) {
+    log_info(folder.path().string() + ": finished already, " + format_count(plan.steps) + " steps");
+    return finish(state);
+  }
+
+  // Target, draft, optimizer, features.
+  const std::shared_ptr<const target::Target> target =
+      target::Target::load(recipe.model.target, parse_dtype(recipe.model.dtype), runtime);
+  Workbench bench;
+  bench.recipe = recipe;
+  bench.loss = loss_options(recipe);
+  bench.fingerprints = {{"target", plan.target}, {"train_rows", plan.train_rows}};
+  bench.features = std::make_unique<FeatureSource>(target, rows.train, config.target_layer_ids,
+                                                   FeatureOptions{plan.rows_together, memory.train});
+  if (!rows.validation->empty()) {
+    bench.validation = std::make_unique<FeatureSource>(
+        target, rows.validation, config.target_layer_ids,
+        FeatureOptions{memory.validation_fits ? plan.rows_together : 1, memory.validation});
+  }
+  const at::ScalarType dtype = parse_dtype(recipe.draft.dtype);
+  if (newest) {
+    bench.draft = draft::DraftTraining::load(*newest, bench.loss, target, dtype, runtime);
+  } else {
+    bench.draft =
+        draft::DraftTraining::create(config, bench.loss, target, static_cast<uint64_t>(recipe.seed), dtype, runtime);
+    constexpr int64_t kWarmStartTokens = 512;
+    if (recipe.draft.warm_start) bench.draft->warm_start(bench.features->batch(first_rows(rows, kWarmStartTokens)));
+  }
+  std::vector<optim::RateRule> rules;
+  for (const auto& [pattern, rate] : recipe.optimizer.rates) rules.push_back({pattern, rate});
+  bench.optimizer =
+      std::make_unique<optim::Optimizer>(bench.draft->parameters(), adamw_options(recipe.optimizer), rules);
+  if (newest) load_optimizer(*newest, state.step, *bench.optimizer);
+
+  // The plan is made once and kept.
+  const DataSize size{bench.features->rows(), recipe.data.sequences * recipe.data.accumulation};
+  if (!earlier) {
+    if (recipe.schedule.time_budget_s) {
+      plan_by_budget(recipe, size, measure(bench, memory.train_fits, checkpoints, watch), plan);
+    } else {
+      plan_by_count(recipe.schedule, size, plan);
+    }
+  }
+  const optim::Schedule schedule = make_schedule(recipe, plan);
+  if (!earlier) {
+    write_file(folder.recipe(), resolved_yaml(resolved));
+    write_file(folder.plan(), plan.to_json().dump(2) + "\n");
+  }
+  write_file(folder.environment(), environment(runtime, options.command).dump(2) + "\n");
+  log_info("plan: " + plan.how + "; warm-up " + format_count(plan.warmup_steps) + " steps, first learning rates " +
+           Json(schedule.at(1)).dump() + ", " + Json(schedule.at(std::min<int64_t>(2, plan.steps))).dump());
+  if (newest) log_info("continuing after step " + format_count(state.step) + " from " + newest->string());
+
+  MetricsLog metrics(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),
+                     newest ? std::optional<int64_t>(state.step) : std::nullopt);
+  metrics.append({{"kind", "start"},
+                  {"step", state.step},
+                  {"steps", plan.steps},
+                  {"rows", size.rows},
+                  {"validation_rows", static_cast<int64_t>(rows.validation->size())},
+                  {"coverage", coverage(*rows.train, config.kept_ids)},
+                  {"threads", plan.threads}});
+  Trainer trainer(
+      bench, plan, schedule, state, checkpoints, metrics,
+      options.stop_requested ? options.stop_requested : [] { return false; });
+  trainer.run();
+  const TrainResult result = finish(trainer.state());
+  metrics.append({{"kind", "end"},
+                  {"step", result.step},
+                  {"finished", result.finished},
+                  {"wall_s", result.wall_s},
+                  {"cpu_s", result.cpu_s}});
+  return result;
+}
+
+ResolvedRecipe recipe_of_run(const fs::path& run) {
+  const fs::path file = run / "recipe.yaml";
+  if (!fs::exists(file)) {
+    throw Error(ErrorKind::usage, run.string() + ": no run has begun in this folder",
+                "give a recipe with -c to begin one");
+  }
+  return read_recipe(file);
+}
+
+OrderedJson TrainResult::to_json() const {
+  const auto or_null = [](const std::optional<double>& value) { return value ? OrderedJson(*value) : OrderedJson(); };
+  return {{"run", run.string()},
+          {"checkpoint", checkpoint.string()},
+          {"draft", draft.string()},
+          {"step", step},
+          {"steps", steps},
+          {"finished", finished},
+          {"first_loss", or_null(first_loss)},
+          {"last_loss", or_null(last_loss)},
+          {"validation_tau", or_null(validation_tau)},
+          {"best_tau", or_null(best_tau)},
+          {"best_step", best_step},
+          {"rows", rows},
+          {"tokens", tokens},
+          {"blocks", blocks},
+          {"coverage", coverage},
+          {"wall_s", wall_s},
+          {"cpu_s", cpu_s}};
+}
+
+}  // namespace pacer::train

@@ -1,0 +1,137 @@
+#include "pacer/train/trainer.h"
+
+#include <cmath>
+
+#include "pacer/base/error.h"
+#include "pacer/base/logging.h"
+#include "pacer/base/numbers.h"
+#include "pacer/base/progress.h"
+#include "pacer/optim/clip.h"
+#include "pacer/train/window_loss.h"
+
+namespace pacer::train {
+namespace {
+
+bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+std::string note_of(const TrainState& state) {
+  std::string note;
+  if (state.last_loss) note = "loss " + format_fixed(*state.last_loss, 3);
+  if (state.validation_tau) note += (note.empty() ? "tau " : ", tau ") + format_fixed(*state.validation_tau, 2);
+  return note;
+}
+
+}  // namespace
+
+Trainer::Trainer(Workbench& bench, const RunPlan& plan, const optim::Schedule& schedule, TrainState state,
+                 CheckpointStore& checkpoints, MetricsLog& metrics, std::function<bool()> stop)
+    : bench_(bench),
+      plan_(plan),
+      schedule_(schedule),
+      order_(static_cast<uint64_t>(bench.recipe.seed), bench.features->rows(), bench.recipe.data.sequences,
+             bench.recipe.data.accumulation, plan.end),
+      state_(std::move(state)),
+      checkpoints_(checkpoints),
+      metrics_(metrics),
+      stop_(std::move(stop)) {}
+
+void Trainer::run() {
+  const Recipe& recipe = bench_.recipe;
+  Progress progress("train", static_cast<uint64_t>(plan_.steps), {}, static_cast<uint64_t>(state_.step));
+  if (state_.step == 0) validate();  // where the curve of tau begins
+
+  while (state_.step < plan_.steps) {
+    const Update update = train_step(state_.step + 1);
+    ++state_.step;
+    const bool last = state_.step == plan_.steps, stopping = stop_();
+
+    if (last || due(state_.step, recipe.logging.every)) record(update);
+    const bool best = (last || due(state_.step, recipe.validation.every)) && validate();
+    if (last || stopping || due(state_.step, recipe.checkpoint.every) || (best && recipe.checkpoint.keep_best)) save();
+
+    progress.update(static_cast<uint64_t>(state_.step), note_of(state_));
+    if (stopping && !last) return;
+  }
+  progress.finish(note_of(state_));
+}
+
+// One optimizer step. Everything that can be wrong is checked before the first weight changes.
+Trainer::Update Trainer::train_step(int64_t step) {
+  optim::Optimizer& optimizer = *bench_.optimizer;
+  const Window window = order_.window(step);
+
+  optimizer.clear_gradients();
+  const draft::LossTerms terms =
+      window_gradients(*bench_.draft, *bench_.features, window, step, bench_.recipe, bench_.loss);
+
+  const auto gradients = optimizer.gradients();
+  Update update{};
+  update.gradient_norm = optim::global_norm(gradients);
+  if (!std::isfinite(update.gradient_norm)) {
+    throw Error(
+        ErrorKind::usage,
+        "step " + std::to_string(step) + ": the gradient of " + optim::first_not_finite(gradients) + " is not finite",
+        "lower optimizer.learning_rate or lengthen the warm-up; the weights of the step before are untouched");
+  }
+  update.clip = optim::clip_coefficient(update.gradient_norm, bench_.recipe.optimizer.clip);
+  update.learning_rate = schedule_.at(step);
+
+  optimizer.step(update.learning_rate, update.clip);
+  bench_.draft->refresh();
+
+  state_.terms.add(terms);
+  ++state_.terms_steps;
+  state_.rows += window.end - window.begin;
+  state_.blocks += terms.blocks;
+  for (const auto& rows : window.micro_batches) state_.tokens += bench_.features->tokens(rows).starts.back();
+  return update;
+}
+
+void Trainer::record(const Update& update) {
+  const OrderedJson metrics = metrics_of(state_.terms, bench_.loss);
+  state_.last_loss = metrics.at("loss").get<double>();
+  if (!state_.first_loss) state_.first_loss = state_.last_loss;
+
+  OrderedJson line = {{"kind", "train"}, {"step", state_.step}, {"epoch", order_.epochs(state_.rows)}};
+  line.update(metrics);
+  line["learning_rate"] = update.learning_rate;
+  line["gradient_norm"] = update.gradient_norm;
+  line["clip"] = update.clip;
+  line["steps"] = state_.terms_steps;
+  line["wall_s"] = watch_.wall();
+  line["cpu_s"] = watch_.cpu();
+  line["target_cpu_s"] = bench_.features->statistics().cpu_s;
+  metrics_.append(line);
+  state_.terms = {};
+  state_.terms_steps = 0;
+}
+
+bool Trainer::validate() {
+  if (bench_.validation == nullptr) return false;
+  const draft::LossTerms terms =
+      evaluate(*bench_.draft, *bench_.validation, bench_.recipe.validation.rows, bench_.recipe);
+  OrderedJson line = {{"kind", "validation"}, {"step", state_.step}, {"epoch", order_.epochs(state_.rows)}};
+  line.update(metrics_of(terms, bench_.loss));
+  line["wall_s"] = watch_.wall();
+  line["cpu_s"] = watch_.cpu();
+  metrics_.append(line);
+  state_.validation_tau = line.at("tau").get<double>();
+  if (state_.step == 0) return false;  // an untrained draft is no candidate
+  const bool best = !state_.best_tau || *state_.validation_tau > *state_.best_tau;
+  if (best) {
+    state_.best_tau = state_.validation_tau;
+    state_.best_step = state_.step;
+  }
+  return best;
+}
+
+void Trainer::save() {
+  const CheckpointSection& section = bench_.recipe.checkpoint;
+  metrics_.sync();  // before the checkpoint: what it continues from must be there
+  checkpoints_.save(state_, bench_.fingerprints, *bench_.draft, *bench_.optimizer);
+  const bool best = section.keep_best && state_.best_step > 0;
+  if (best && state_.best_step == state_.step) checkpoints_.mark_best(state_.step);
+  checkpoints_.prune(section.keep_last, best ? state_.best_step : 0);
+}
+
+}  // namespace pacer::train

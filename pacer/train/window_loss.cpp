@@ -1,0 +1,81 @@
+#include "pacer/train/window_loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "pacer/base/error.h"
+
+namespace pacer::train {
+namespace {
+
+double divide(double alpha, double denominator) { return denominator > 0 ? alpha / denominator : 0.0; }
+
+void require_finite(const draft::LossTerms& terms, int64_t step, size_t micro_batch) {
+  const auto check = [&](double sum, const char* name) {
+    if (std::isfinite(sum)) return;
+    throw Error(ErrorKind::usage,
+                "step " + std::to_string(step) + ": the " + name + " of micro-batch " +
+                    std::to_string(micro_batch + 1) + " is not finite",
+                "the draft diverged: lower optimizer.learning_rate or lengthen the warm-up, and begin a new run");
+  };
+  check(terms.ce_sum, "cross-entropy");
+  check(terms.l1_sum, "L1 distance");
+  check(terms.confidence_sum, "confidence loss");
+}
+
+}  // namespace
+
+std::vector<draft::LossScale> loss_scales(const std::vector<draft::BlockPlan>& plans, const draft::LossOptions& options,
+                                          const std::string& normalisation) {
+  std::vector<draft::LossScale> scales;
+  if (normalisation == "per_micro_batch") {
+    constexpr double kEpsilon = 1e-6;  // as in the rule that this mode reproduces
+    const auto count = static_cast<double>(plans.size());
+    for (const draft::BlockPlan& plan : plans) {
+      const double ce = plan.ce_weight_sum + kEpsilon, all = plan.weight_sum + kEpsilon;
+      scales.push_back(
+          {options.ce_alpha / ce / count, options.l1_alpha / all / count, options.confidence_alpha / all / count});
+    }
+    return scales;
+  }
+  double ce = 0, all = 0;
+  for (const draft::BlockPlan& plan : plans) ce += plan.ce_weight_sum, all += plan.weight_sum;
+  scales.assign(plans.size(),
+                {divide(options.ce_alpha, ce), divide(options.l1_alpha, all), divide(options.confidence_alpha, all)});
+  return scales;
+}
+
+draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& features, const Window& window,
+                                  int64_t step, const Recipe& recipe, const draft::LossOptions& options) {
+  const draft::StepRandom random{static_cast<uint64_t>(recipe.seed), static_cast<uint64_t>(step)};
+  // All plans before the first backward: the window's denominators are sums over them.
+  std::vector<draft::BlockPlan> plans;
+  for (const auto& rows : window.micro_batches) {
+    plans.push_back(draft.plan(features.tokens(rows), recipe.data.anchors, random));
+  }
+  const std::vector<draft::LossScale> scales = loss_scales(plans, options, recipe.loss.normalisation);
+
+  draft::LossTerms sums;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].blocks() == 0) continue;
+    const draft::LossTerms terms = draft.loss(features.batch(window.micro_batches[i]), plans[i], scales[i]);
+    require_finite(terms, step, i);
+    sums.add(terms);
+  }
+  return sums;
+}
+
+draft::LossTerms evaluate(draft::DraftTraining& draft, FeatureSource& features, int64_t limit, const Recipe& recipe) {
+  const int64_t rows = limit > 0 ? std::min(limit, features.rows()) : features.rows();
+  const draft::StepRandom random{static_cast<uint64_t>(recipe.seed), 0};  // step 0 is no training step
+  draft::LossTerms sums;
+  for (int64_t begin = 0; begin < rows; begin += recipe.data.sequences) {
+    std::vector<int64_t> batch;
+    for (int64_t row = begin; row < std::min(begin + recipe.data.sequences, rows); ++row) batch.push_back(row);
+    const draft::BlockPlan plan = draft.plan(features.tokens(batch), recipe.data.anchors, random);
+    if (plan.blocks() > 0) sums.add(draft.loss(features.batch(batch), plan, {}, /*backward=*/false));
+  }
+  return sums;
+}
+
+}  // namespace pacer::train

@@ -1,0 +1,31 @@
+// One optimizer window: its plans, what its losses are divided by, and the gradients.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pacer/draft/training.h"
+#include "pacer/train/feature_source.h"
+#include "pacer/train/recipe.h"
+#include "pacer/train/sample_order.h"
+
+namespace pacer::train {
+
+// What multiplies the sums of each micro-batch, with D the sum of the weights of the plans:
+//   supervised_weight   alpha / D of the whole window: accumulation 1 or 4 gives the same gradients
+//   per_micro_batch     alpha / (D of the micro-batch + 1e-6) / micro-batches: DeepSpec's rule
+// A term without any weight is multiplied by 0.
+std::vector<draft::LossScale> loss_scales(const std::vector<draft::BlockPlan>& plans, const draft::LossOptions& options,
+                                          const std::string& normalisation);
+
+// Adds the gradients of the window's rows to the draft's parameters and returns the sums of its losses. `step` decides
+// the anchors. Throws Error{usage} naming step and term when a sum is not finite; the gradients are then worthless, the
+// weights untouched.
+draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& features, const Window& window,
+                                  int64_t step, const Recipe& recipe, const draft::LossOptions& options);
+
+// The losses of the first `limit` rows (0: all) without gradients, with anchors that are the same every time.
+draft::LossTerms evaluate(draft::DraftTraining& draft, FeatureSource& features, int64_t limit, const Recipe& recipe);
+
+}  // namespace pacer::train

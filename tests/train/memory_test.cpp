@@ -1,0 +1,98 @@
+#include "pacer/train/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "pacer/base/error.h"
+#include "pacer/draft/training.h"
+#include "pacer/train/draft_setup.h"
+#include "tests/support/files.h"
+#include "tests/train/tiny.h"
+
+namespace pacer::train {
+namespace {
+
+struct Case {
+  pacer::test::TemporaryFolder folder;
+  Recipe recipe = test::tiny_recipe(folder.path());
+  std::vector<data::TokenRow> rows = test::tiny_rows(30), none;
+  target::ModelConfig target = read_target_config(test::tiny_target());
+
+  MemoryEstimate estimate() const {
+    return estimate_memory(recipe, target, draft_config(recipe, target, rows), rows, none);
+  }
+  uint64_t bytes(const std::string& what) const {
+    for (const MemoryLine& line : estimate().lines) {
+      if (line.what == what) return line.bytes;
+    }
+    ADD_FAILURE() << "no line " << what;
+    return 0;
+  }
+};
+
+TEST(MemoryEstimate, CountsTheParametersThatADraftReallyHas) {
+  Case setup;
+  device::Runtime runtime = device::Runtime::open("cpu");
+  const std::shared_ptr<const target::Target> target = target::Target::load(test::tiny_target(), at::kFloat, runtime);
+  for (const char* markov : {"vanilla", "gated", "rnn", "none"}) {
+    for (const bool with_markov : {true, false}) {
+      setup.recipe.draft.markov = markov;
+      setup.recipe.draft.confidence_with_markov = with_markov;
+      setup.recipe.draft.vocabulary = with_markov ? 50 : 0;
+      setup.recipe.draft.layers = with_markov ? 2 : 1;
+      const draft::DraftConfig config = draft_config(setup.recipe, setup.target, setup.rows);
+      const auto draft =
+          draft::DraftTraining::create(config, loss_options(setup.recipe), target, 1, at::kFloat, runtime);
+      int64_t count = 0;
+      for (const auto& [name, weight] : draft->parameters()) count += weight.numel();
+      EXPECT_EQ(draft_parameters(config), count) << markov << " " << with_markov;
+    }
+  }
+  EXPECT_EQ(setup.bytes("target weights"), target->weight_bytes());
+}
+
+TEST(MemoryEstimate, GrowsWithWhatItNames) {
+  Case setup;
+  const auto grows = [&](const std::string& what, auto change) {
+    const uint64_t before = setup.bytes(what);
+    const Recipe recipe = setup.recipe;
+    change(setup.recipe);
+    EXPECT_GT(setup.bytes(what), before) << what;
+    setup.recipe = recipe;
+  };
+  grows("draft masters, gradients and moments", [](Recipe& r) { r.draft.layers = 2; });
+  grows("activations of the draft", [](Recipe& r) { r.data.sequences = 6; });
+  grows("activations of the draft", [](Recipe& r) { r.data.anchors = 8; });
+  grows("logits", [](Recipe& r) { r.loss.tile_mb = 2; });
+  grows("activations of the target", [](Recipe& r) { r.features.rows_together = 16; });
+}
+
+TEST(MemoryEstimate, KeptFeaturesAreWhatTheRowsNeedAtMostWhatIsAllowed) {
+  Case setup;
+  int64_t tokens = 0;
+  for (const auto& row : setup.rows) tokens += static_cast<int64_t>(row.ids.size());
+  const uint64_t all = static_cast<uint64_t>(tokens) * (3 + 1) * 32 * 4;
+  EXPECT_EQ(setup.bytes("kept features"), all);
+  setup.recipe.features.memory_mb = 0;
+  EXPECT_EQ(setup.bytes("kept features"), 0u);
+  const FeatureMemory none = feature_memory(setup.recipe, setup.target, 3, setup.rows, setup.none);
+  EXPECT_FALSE(none.train_fits);
+  EXPECT_TRUE(none.validation_fits);
+}
+
+TEST(MemoryEstimate, RefusesWhatCannotFitAndNamesTheSetting) {
+  Case setup;
+  setup.recipe.loss.tile_mb = 4000;
+  const MemoryEstimate estimate = setup.estimate();
+  EXPECT_NO_THROW(require_memory(estimate, {uint64_t{1} << 40, uint64_t{1} << 40}));
+  try {
+    require_memory(estimate, {uint64_t{2} << 30, uint64_t{1} << 30});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::resources);
+    EXPECT_NE(std::string(error.what()).find("1.07 GB are available"), std::string::npos) << error.what();
+    EXPECT_EQ(error.hint().find("make smaller what is largest: loss.tile_mb"), 0u) << error.hint();
+  }
+}
+
+}  // namespace
+}  // namespace pacer::train
