@@ -1,12 +1,61 @@
 #include "pacer/nn/linear.h"
 
+#include <optional>
 #include <string>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "pacer/base/error.h"
 
 namespace pacer::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Scalars = c10::List<std::optional<at::Scalar>>;
+using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
+                             Scalars, std::optional<std::string_view>);
+
+// oneDNN's f32 product. at::linear takes MKL for f32, which runs at the AVX2 rate on processors that are not Intel's:
+// half of what they can do where AVX-512 is full width. Empty in a LibTorch without oneDNN.
+std::optional<c10::TypedOperatorHandle<Pointwise>> find_pointwise() {
+  const auto handle = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!handle) return std::nullopt;
+  return handle->typed<Pointwise>();
+}
+
+at::Tensor f32_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  static const auto pointwise = find_pointwise();
+  if (!pointwise) return at::linear(x, weight, bias);
+  return pointwise->call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, "none", Scalars(),
+                         std::nullopt);
+}
+
+// oneDNN's product has no gradient of its own: dx = dy W, dW = dy^T x.
+class F32Linear : public torch::autograd::Function<F32Linear> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
+    context->save_for_backward({x, weight});
+    return f32_product(x, weight, at::Tensor());
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    const at::Tensor dy = grad_outputs[0].reshape({-1, weight.size(0)});
+    variable_list gradients(2);
+    if (context->needs_input_grad(0)) gradients[0] = f32_product(dy, weight.t(), at::Tensor()).view_as(x);
+    if (context->needs_input_grad(1)) gradients[1] = at::matmul(dy.t(), x.reshape({-1, weight.size(1)}));
+    return gradients;
+  }
+};
+
+}  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (weight.dim() != 2 || x.dim() < 1 || x.size(-1) != weight.size(1) ||
@@ -16,7 +65,11 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
                     c10::str(weight.sizes()) + (bias.defined() ? ", bias " + c10::str(bias.sizes()) : std::string()),
                 "the checkpoint and its config.json disagree about a size");
   }
-  return at::linear(x, weight, bias);
+  const bool f32 = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat && x.is_cpu();
+  if (!f32 || x.numel() == 0) return at::linear(x, weight, bias);
+  if (!c10::GradMode::is_enabled()) return f32_product(x, weight, bias);
+  const at::Tensor y = F32Linear::apply(x, weight);
+  return bias.defined() ? y + bias : y;
 }
 
 }  // namespace pacer::nn

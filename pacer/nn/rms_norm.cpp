@@ -1,6 +1,5 @@
 #include "pacer/nn/rms_norm.h"
 
-#include <cmath>
 #include <string>
 
 #include <ATen/Parallel.h>
@@ -11,6 +10,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/nn/bfloat16.h"
+#include "pacer/nn/row_kernels.h"
 
 namespace pacer::nn {
 namespace {
@@ -35,16 +35,10 @@ float sum_of(int64_t count, const Term& term) {
 
 template <typename T>
 void forward_rows(const T* x, const T* weight, T* y, float* scales, int64_t rows, int64_t width, double epsilon) {
-  at::parallel_for(0, rows, 1 + 16384 / width, [=](int64_t begin, int64_t end) {
+  const RowKernels<T>& kernels = row_kernels<T>();
+  at::parallel_for(0, rows, 1 + 16384 / width, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const T* in = x + row * width;
-      T* out = y + row * width;
-      const float squares = sum_of(width, [in](int64_t i) { return widen(in[i]) * widen(in[i]); });
-      const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + static_cast<float>(epsilon));
-      scales[row] = scale;
-      for (int64_t i = 0; i < width; ++i) {
-        out[i] = narrow<T>(widen(narrow<T>(widen(in[i]) * scale)) * widen(weight[i]));
-      }
+      scales[row] = kernels.rms_norm(x + row * width, weight, width, static_cast<float>(epsilon), y + row * width);
     }
   });
 }

@@ -24,9 +24,10 @@ U* room(std::vector<U>& vector, int64_t count) {
 template <typename T>
 void products(const RowKernels<T>& kernels, const T* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps,
               int64_t lanes, float* y, int64_t y_stride) {
-  for (int64_t m = 0; m < rows; m += kernels.most_rows) {
-    kernels.product(x + m * x_stride, x_stride, std::min(kernels.most_rows, rows - m), panel, steps, lanes,
-                    y + m * y_stride, y_stride);
+  const int64_t groups = (rows + kernels.most_rows - 1) / kernels.most_rows, group = (rows + groups - 1) / groups;
+  for (int64_t m = 0; m < rows; m += group) {
+    kernels.product(x + m * x_stride, x_stride, std::min(group, rows - m), panel, steps, lanes, y + m * y_stride,
+                    y_stride);
   }
 }
 

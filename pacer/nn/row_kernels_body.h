@@ -4,16 +4,18 @@
 
 #include "pacer/nn/row_kernels.h"
 
+#define PACER_INLINE [[gnu::always_inline]] inline
+
 namespace {
 
 // ---- small pieces ----
 
-inline Vec rounded_to(const float*, const Vec& value) { return value; }
-inline Vec rounded_to(const uint16_t*, const Vec& value) { return value.as_bf16(); }
+PACER_INLINE Vec rounded_to(const float*, const Vec& value) { return value; }
+PACER_INLINE Vec rounded_to(const uint16_t*, const Vec& value) { return value.as_bf16(); }
 
 // Rounds as a store to T does.
 template <typename T>
-Vec as(const Vec& value) {
+PACER_INLINE Vec as(const Vec& value) {
   return rounded_to(static_cast<const T*>(nullptr), value);
 }
 
@@ -36,18 +38,18 @@ void store_part(const Vec& value, T* to, int64_t count) {
 }
 
 template <typename T>
-Vec load_some(const T* from, int64_t count) {
+PACER_INLINE Vec load_some(const T* from, int64_t count) {
   return count >= 16 ? Vec::load(from) : load_part(from, count, 0.0f);
 }
 
 template <typename T>
-void store_some(const Vec& value, T* to, int64_t count) {
+PACER_INLINE void store_some(const Vec& value, T* to, int64_t count) {
   count >= 16 ? value.store(to) : store_part(value, to, count);
 }
 
 // exp to about one ulp: 2^n * p(r) with n = round(x / ln 2) and ln 2 in two parts (Cody and Waite). Zero below the
 // normal numbers.
-inline Vec exponential(const Vec& x) {
+PACER_INLINE Vec exponential(const Vec& x) {
   const Vec low = Vec::all(-87.33654f), magic = Vec::all(12582912.0f);  // 1.5 * 2^23: adding it rounds to whole
   const Vec bounded = Vec::max(Vec::where_less(x, Vec::all(88.37626f), x, Vec::all(88.37626f)), low);
   const Vec n = Vec::multiply_add(bounded, Vec::all(1.44269504f), magic) - magic;
@@ -63,10 +65,10 @@ inline Vec exponential(const Vec& x) {
 
 // ---- product ----
 
-constexpr int64_t kAhead = 8192;  // bytes of the panel fetched ahead; without it eight rows cost 1.3 of one
+constexpr int64_t kAhead = 8192;  // bytes of the panel fetched ahead
 
 // acc += x[0] * w[0][.] for one k of f32.
-inline void step(Vec* acc, int vectors, const Vec* w, const float* x) {
+PACER_INLINE void step(Vec* acc, int vectors, const Vec* w, const float* x) {
   const Vec value = Vec::all(*x);
   for (int v = 0; v < vectors; ++v) acc[v] = Vec::multiply_add(w[v], value, acc[v]);
 }
@@ -198,7 +200,7 @@ float rms_norm(const T* x, const T* weight, int64_t width, float epsilon, T* y) 
 
 // sums + bias as the layer's output in T.
 template <typename T>
-Vec finished(const float* sums, const T* bias, int64_t i, int64_t width) {
+PACER_INLINE Vec finished(const float* sums, const T* bias, int64_t i, int64_t width) {
   const Vec sum = load_some(sums + i, width - i);
   return as<T>(bias == nullptr ? sum : sum + load_some(bias + i, width - i));
 }
@@ -243,3 +245,5 @@ constexpr pacer::nn::RowKernels<T> table(const char* name) {
 }
 
 }  // namespace
+
+#undef PACER_INLINE

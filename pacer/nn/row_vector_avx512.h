@@ -47,7 +47,8 @@ struct Vec {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
   }
   float largest() const { return _mm512_reduce_max_ps(v); }
-  static void prefetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0); }
+  // Into the second cache level: lines on their way to the first would push out the rows of x.
+  static void prefetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1); }
 
  private:
   // To nearest, ties to even, lower half zero; a NaN stays one.
