@@ -31,6 +31,15 @@ TEST(Json, DepthIsBounded) {
   EXPECT_NE(message_of(nested(1000000)).find("deeper than 128"), std::string::npos) << "no stack overflow either";
 }
 
+TEST(Json, BracketsInsideOfStringsDoNotCount) {
+  const std::string brackets(1000, '[');
+  EXPECT_EQ(parse_json("[\"\\\"" + brackets + "\"]", "x").at(0), "\"" + brackets);
+}
+
+TEST(Json, NumbersThatNoDoubleHoldsAreRefused) {
+  EXPECT_NE(message_of("[1e999]").find("range of a double"), std::string::npos);
+}
+
 TEST(Json, OrderedJsonKeepsTheOrderOfTheFile) {
   EXPECT_EQ(parse_ordered_json(R"({"z": 1, "a": 2})", "x").dump(), R"({"z":1,"a":2})");
 }
