@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <stdexcept>
 
 #include "pacer/base/error.h"
 #include "pacer/base/random.h"
@@ -13,19 +14,35 @@
 namespace pacer::test {
 namespace {
 
-// Of this thread, so that a busy machine does not fail a test.
+// A line of /proc/self/status, in bytes.
+uint64_t status_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":")) return std::stoull(line.substr(name.size() + 1)) << 10;
+  }
+  throw std::runtime_error("no " + name + " in /proc/self/status");
+}
+
+}  // namespace
+
 double cpu_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-}  // namespace
+MemoryWatch::MemoryWatch() {
+  ::malloc_trim(0);                               // what earlier tests freed must not hide what is taken now
+  std::ofstream("/proc/self/clear_refs") << "5";  // forgets the earlier peak
+  start_ = status_bytes("VmRSS");
+}
 
-uint64_t peak_memory() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<uint64_t>(usage.ru_maxrss) << 10;
+uint64_t MemoryWatch::growth() const {
+#ifdef __SANITIZE_ADDRESS__
+  return 0;
+#else
+  return status_bytes("VmHWM") - std::min(start_, status_bytes("VmHWM"));
+#endif
 }
 
 void for_mutations(const std::string& original, int count, size_t region,
@@ -34,7 +51,7 @@ void for_mutations(const std::string& original, int count, size_t region,
   const std::filesystem::path path = folder.path() / "damaged";
   region = std::min(region, original.size());
   int refused = 0;
-  const uint64_t memory_before = peak_memory();
+  const MemoryWatch memory;
   for (int i = 0; i < count; ++i) {
     const RandomStream random(1, Purpose::test, static_cast<uint64_t>(i));
     std::string damaged = original;
@@ -63,11 +80,18 @@ void for_mutations(const std::string& original, int count, size_t region,
     EXPECT_LT(cpu_seconds() - start, 1.0) << "mutation " << i;
   }
   EXPECT_GT(refused, 0);
-#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
-  EXPECT_LT(peak_memory() - memory_before, uint64_t{100} << 20);
-#else
-  static_cast<void>(memory_before);
-#endif
+  EXPECT_LT(memory.growth(), uint64_t{100} << 20);
 }
+
+#ifndef __SANITIZE_ADDRESS__
+TEST(MemoryWatch, SeesWhatIsTakenAndGivenBack) {
+  const MemoryWatch memory;
+  {
+    const std::string taken(size_t{150} << 20, 'x');
+  }
+  EXPECT_GT(memory.growth(), uint64_t{140} << 20);
+  EXPECT_LT(MemoryWatch().growth(), uint64_t{10} << 20);
+}
+#endif
 
 }  // namespace pacer::test
