@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "pacer/base/numbers.h"
+#include "pacer/eval/summary.h"
+
+namespace pacer::eval {
+namespace {
+
+OrderedJson seconds_json(const decode::Seconds& seconds) { return {{"cpu_s", seconds.cpu}, {"wall_s", seconds.wall}}; }
+
+OrderedJson times_json(const decode::PhaseTimes& times) {
+  return {{"total", seconds_json(times.total())}, {"prefill", seconds_json(times.prefill)},
+          {"draft", seconds_json(times.draft)},   {"verify", seconds_json(times.verify)},
+          {"sample", seconds_json(times.sample)}, {"other", seconds_json(times.other)}};
+}
+
+template <typename T>
+OrderedJson json_of(const std::optional<T>& value) {
+  return value ? OrderedJson(*value) : OrderedJson(nullptr);
+}
+
+OrderedJson rate(double amount, double seconds) { return seconds > 0.0 ? OrderedJson(amount / seconds) : nullptr; }
+
+OrderedJson spread_json(const SpeedUp& speed_up) {
+  return {{"low", speed_up.low},
+          {"high", speed_up.high},
+          {"smallest", speed_up.smallest},
+          {"median", speed_up.median},
+          {"largest", speed_up.largest}};
+}
+
+OrderedJson run_json(int64_t new_tokens, const decode::PhaseTimes& times) {
+  const decode::Seconds total = times.total();
+  return {{"new_tokens", new_tokens},
+          {"tokens_per_s", rate(static_cast<double>(new_tokens), total.wall)},
+          {"tokens_per_cpu_s", rate(static_cast<double>(new_tokens), total.cpu)},
+          {"time", times_json(times)}};
+}
+
+OrderedJson totals_json(const Totals& totals) {
+  OrderedJson json;
+  json["acceptance_length"] = json_of(totals.counts.acceptance_length());
+  json["acceptance_length_mean_of_texts"] = json_of(totals.mean_acceptance_length);
+  json["speedup_cpu"] = totals.cpu->value;
+  json["speedup_wall"] = totals.wall->value;
+  json["speedup_cpu_spread"] = spread_json(*totals.cpu);
+  json["speedup_wall_spread"] = spread_json(*totals.wall);
+  json["speedup_cpu_per_token"] = json_of(totals.cpu_per_token);
+  json["identical"] = json_of(totals.identical);
+  json["differing"] = totals.differing;
+  json["acceptance"] = OrderedJson(totals.counts.to_json());
+  json.update(run_json(totals.new_tokens, totals.times));
+  return json;
+}
+
+OrderedJson summary_json(const Summary& summary) {
+  OrderedJson json;
+  json["prompts"] = summary.prompts;
+  json["turns"] = summary.turns;
+  json["prompt_tokens"] = summary.prompt_tokens;
+  json["plain"] = run_json(summary.plain.new_tokens, summary.plain.times);
+  json["speculative"] = summary.speculative ? totals_json(*summary.speculative) : OrderedJson(nullptr);
+  json["lookup"] = summary.lookup ? totals_json(*summary.lookup) : OrderedJson(nullptr);
+  json["calibration"] = summary.calibration.empty() ? OrderedJson(nullptr) : OrderedJson(summary.calibration.to_json());
+  return json;
+}
+
+OrderedJson comparison_json(const Comparison& comparison) {
+  OrderedJson json;
+  json["new_tokens"] = comparison.figures.new_tokens;
+  json["finish"] = decode::finish_name(comparison.figures.finish);
+  json["rounds"] = comparison.figures.counts.rounds;
+  json["acceptance_length"] = json_of(comparison.figures.counts.acceptance_length());
+  json["cpu_s"] = comparison.figures.times.total().cpu;
+  json["wall_s"] = comparison.figures.times.total().wall;
+  json["identical"] = json_of(comparison.identical);
+  if (const auto& difference = comparison.difference) {
+    json["difference"] = {{"position", difference->position},
+                          {"plain_token", difference->plain},
+                          {"speculative_token", difference->speculative},
+                          {"margin", difference->margin},
+                          {"disagreement", difference->disagreement}};
+  }
+  return json;
+}
+
+OrderedJson turn_json(const TurnResult& turn) {
+  OrderedJson json;
+  json["id"] = turn.id;
+  json["turn"] = turn.turn;
+  json["prompt_tokens"] = turn.prompt_tokens;
+  json["plain"] = {{"new_tokens", turn.plain.new_tokens},
+                   {"finish", decode::finish_name(turn.plain.finish)},
+                   {"cpu_s", turn.plain.times.total().cpu},
+                   {"wall_s", turn.plain.times.total().wall}};
+  json["speculative"] = turn.speculative ? comparison_json(*turn.speculative) : OrderedJson(nullptr);
+  json["lookup"] = turn.lookup ? comparison_json(*turn.lookup) : OrderedJson(nullptr);
+  json["text"] = turn.text;
+  return json;
+}
+
+std::string fixed(const std::optional<double>& value, int digits = 2) {
+  return value ? format_fixed(*value, digits) : "-";
+}
+
+std::string yes_no(const std::optional<bool>& value) { return !value ? "-" : *value ? "yes" : "no"; }
+
+using Row = std::vector<std::string>;
+
+Row row_of(const std::string& name, const Summary& summary) {
+  const auto& fast = summary.speculative;
+  const auto& lookup = summary.lookup;
+  const auto per_second = [](const Totals& totals) -> std::optional<double> {
+    const double wall = totals.times.total().wall;
+    if (wall <= 0.0) return std::nullopt;
+    return static_cast<double>(totals.new_tokens) / wall;
+  };
+  std::string spread = "-";
+  if (fast) spread = format_fixed(fast->cpu->low, 2) + " to " + format_fixed(fast->cpu->high, 2);
+  return {name,
+          std::to_string(summary.turns),
+          fixed(fast ? fast->counts.acceptance_length() : std::nullopt),
+          fixed(fast ? std::optional(fast->cpu->value) : std::nullopt),
+          spread,
+          fixed(fast ? std::optional(fast->wall->value) : std::nullopt),
+          fixed(per_second(summary.plain), 1),
+          fixed(fast ? per_second(*fast) : std::nullopt, 1),
+          yes_no(fast ? fast->identical : std::nullopt),
+          fixed(lookup ? lookup->counts.acceptance_length() : std::nullopt),
+          fixed(lookup ? std::optional(lookup->cpu->value) : std::nullopt)};
+}
+
+}  // namespace
+
+OrderedJson result_json(const Setup& setup, const MeasureOptions& options, const std::vector<TaskResult>& tasks) {
+  OrderedJson json;
+  json["schema"] = "pacer.evaluation/1";
+  json["target"] = setup.target;
+  json["dtype"] = setup.dtype;
+  json["threads"] = setup.threads;
+  json["draft"] =
+      setup.draft.empty() ? OrderedJson(nullptr) : OrderedJson({{"path", setup.draft}, {"method", setup.draft_method}});
+  const decode::SamplingOptions& sampling = options.sampling;
+  json["settings"] = {{"temperature", sampling.temperature},
+                      {"top_k", sampling.top_k},
+                      {"top_p", sampling.top_p},
+                      {"max_new_tokens", sampling.max_new_tokens},
+                      {"stop_ids", sampling.stop_ids},
+                      {"seed", sampling.seed},
+                      {"confidence_threshold", options.confidence_threshold},
+                      {"max_turns", options.max_turns},
+                      {"system", options.system},
+                      {"lookup_tokens", options.lookup ? options.lookup_tokens : 0}};
+  OrderedJson by_task = OrderedJson::object();
+  for (const TaskResult& task : tasks) {
+    OrderedJson entry = summary_json(summarise({task}));
+    OrderedJson turns = OrderedJson::array();
+    for (const TurnResult& turn : task.turns) turns.push_back(turn_json(turn));
+    entry["results"] = std::move(turns);
+    by_task[task.name] = std::move(entry);
+  }
+  json["tasks"] = std::move(by_task);
+  json["total"] = summary_json(summarise(tasks));
+  return json;
+}
+
+std::string result_table(const std::vector<TaskResult>& tasks) {
+  std::vector<Row> rows = {{"task", "texts", "acceptance", "speed-up", "5 to 95 %", "wall", "plain tok/s",
+                            "draft tok/s", "same text", "lookup acc.", "lookup speed-up"}};
+  for (const TaskResult& task : tasks) rows.push_back(row_of(task.name, summarise({task})));
+  if (tasks.size() > 1) rows.push_back(row_of("all", summarise(tasks)));
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string table;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string padding(widths[c] - row[c].size(), ' ');
+      line += (c == 0 ? row[c] + padding : "  " + padding + row[c]);
+    }
+    table += line + "\n";
+  }
+  return table;
+}
+
+}  // namespace pacer::eval

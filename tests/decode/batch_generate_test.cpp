@@ -1,0 +1,134 @@
+#include "pacer/decode/batch_generate.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "pacer/base/error.h"
+#include "tests/decode/toy.h"
+
+namespace pacer::decode {
+namespace {
+
+constexpr int64_t kVocab = 12;
+
+const test::ToyTarget& toy_target() {
+  static const test::ToyTarget target(kVocab, 3, 1.0);
+  return target;
+}
+
+// Prompts of different lengths behind a common beginning.
+std::vector<BatchRequest> requests(size_t count, int64_t shared = 0) {
+  const RandomStream random(6, Purpose::test);
+  std::vector<BatchRequest> made;
+  for (size_t i = 0; i < count; ++i) {
+    BatchRequest request{1000 + i, {}};
+    for (int64_t t = 0; t < shared; ++t)
+      request.prompt.push_back(static_cast<int64_t>(random.below(static_cast<uint64_t>(t), kVocab)));
+    const uint64_t length = 1 + random.below(500 + i, 40);
+    for (uint64_t t = 0; t < length; ++t) {
+      request.prompt.push_back(static_cast<int64_t>((i + random.below(1000 + 50 * i + t, kVocab)) % kVocab));
+    }
+    made.push_back(std::move(request));
+  }
+  return made;
+}
+
+BatchOptions options_of(double temperature, int64_t sequences, int64_t prefill_rows, bool exact = false) {
+  BatchOptions options;
+  options.sampling.temperature = temperature;
+  options.sampling.max_new_tokens = 25;
+  options.sampling.stop_ids = {4};
+  options.sampling.seed = 5;
+  options.sequences = sequences;
+  options.prefill_rows = prefill_rows;
+  options.exact_prefill = exact;
+  return options;
+}
+
+std::map<size_t, std::pair<std::vector<int64_t>, Finish>> texts(const std::vector<BatchRequest>& asked,
+                                                                const BatchOptions& options) {
+  std::map<size_t, std::pair<std::vector<int64_t>, Finish>> made;
+  generate_batch(toy_target(), asked, options, [&](const BatchResult& result) {
+    EXPECT_FALSE(made.contains(result.request));
+    made[result.request] = {result.tokens, result.finish};
+    return true;
+  });
+  return made;
+}
+
+TEST(GenerateBatch, WritesWhatPlainDecodingWritesWhateverTheBatch) {
+  for (const int64_t shared : {0, 20}) {
+    const std::vector<BatchRequest> asked = requests(30, shared);
+    for (const double temperature : {0.0, 0.8}) {
+      for (const auto& [sequences, rows] : {std::pair<int64_t, int64_t>{1, 1}, {4, 60}, {64, 1000}}) {
+        for (const bool exact : {false, true}) {
+          const BatchOptions options = options_of(temperature, sequences, rows, exact);
+          const auto made = texts(asked, options);
+          ASSERT_EQ(made.size(), asked.size());
+          for (size_t i = 0; i < asked.size(); ++i) {
+            DecodeOptions single;
+            single.sampling = options.sampling;
+            single.sample = asked[i].sample;
+            const Decoded plain = decode_plain(toy_target(), asked[i].prompt, single);
+            EXPECT_EQ(made.at(i).first, plain.tokens) << i;
+            EXPECT_EQ(made.at(i).second, plain.finish) << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GenerateBatch, ComputesASharedBeginningOnce) {
+  const std::vector<BatchRequest> asked = requests(10, 20);
+  const BatchStatistics statistics =
+      generate_batch(toy_target(), asked, options_of(0.0, 4, 100), [](const BatchResult&) { return true; });
+  EXPECT_GE(statistics.shared_prefix, 20);
+  EXPECT_EQ(statistics.computed_prompt_tokens,
+            statistics.prompt_tokens - statistics.shared_prefix * static_cast<int64_t>(asked.size() - 1));
+}
+
+TEST(GenerateBatch, FillsTheBatchAndRunsPromptsTogether) {
+  const test::ToyTarget target(kVocab, 3, 1.0);
+  BatchOptions options = options_of(0.0, 8, 10000);
+  options.sampling.stop_ids = {};
+  const BatchStatistics statistics =
+      generate_batch(target, requests(16), options, [](const BatchResult&) { return true; });
+  EXPECT_EQ(statistics.steps, 2 * 24);  // all texts have the same length: two full batches
+  EXPECT_EQ(target.forwards, 2 * 24 + 2);
+  EXPECT_EQ(statistics.new_tokens, 16 * 25);
+  EXPECT_EQ(statistics.texts, 16);
+}
+
+TEST(GenerateBatch, StopsWhenAsked) {
+  int handed = 0;
+  const BatchStatistics statistics = generate_batch(toy_target(), requests(30), options_of(0.8, 4, 60),
+                                                    [&](const BatchResult&) { return ++handed < 5; });
+  EXPECT_EQ(handed, 5);
+  EXPECT_TRUE(statistics.stopped);
+}
+
+TEST(GenerateBatch, TheLastPromptTokenIsNeverPartOfTheSharedBeginning) {
+  EXPECT_EQ(common_prefix({{0, {1, 2, 3}}, {1, {1, 2, 3}}}), 2);
+  EXPECT_EQ(common_prefix({{0, {1, 2, 3}}, {1, {1, 2, 4, 5}}}), 2);
+  EXPECT_EQ(common_prefix({{0, {1}}, {1, {1, 2}}}), 0);
+  EXPECT_EQ(common_prefix({}), 0);
+}
+
+TEST(GenerateBatch, RefusesAPromptThatLeavesNoRoom) {
+  std::vector<BatchRequest> asked = requests(3);
+  asked[1].prompt.assign(5000, 1);
+  try {
+    generate_batch(toy_target(), asked, options_of(0.0, 4, 60), [](const BatchResult&) { return true; });
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    EXPECT_NE(std::string(error.what()).find("prompt 2 "), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace pacer::decode
