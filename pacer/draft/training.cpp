@@ -64,7 +64,8 @@ class BlockDraftTraining final : public DraftTraining {
         backbone_(config_, target::rope_table(config_.layer.rope, config_.layer.head_dim, config_.layer.max_position)),
         weights_(draft::arrange(config_, masters_, dtype)),
         markov_(arrange_markov(config_, masters_, dtype)),
-        head_(draft_head(config_, *target_).to(dtype)),
+        teacher_head_(draft_head(config_, *target_)),
+        head_(teacher_head_.to(dtype)),
         vocab_loss_(loss.tile_bytes) {
     for (auto& [name, master] : masters_) master = master.detach().clone().requires_grad_(true);
     link();
@@ -82,6 +83,11 @@ class BlockDraftTraining final : public DraftTraining {
     const at::NoGradGuard no_grad;
     draft::warm_start(config_, *target_, sample, masters_);
     refresh();
+  }
+
+  at::Tensor teacher_log_sums(const at::Tensor& last) const override {
+    if (!config_.reduced() || loss_.renormalised_teacher) return {};
+    return nn::log_sum_rows(last, target_->head_weight());
   }
 
   BlockPlan plan(const FeatureBatch& batch, int64_t anchors_per_sequence, const StepRandom& random) const override {
@@ -114,7 +120,7 @@ class BlockDraftTraining final : public DraftTraining {
   BackboneWeights weights_;
   MarkovWeights markov_;
   std::vector<Link> links_;
-  at::Tensor head_;  // [n, H] frozen
+  at::Tensor teacher_head_, head_;  // [n, H] frozen rows of the target's head: its dtype, and the compute dtype
   nn::VocabLoss vocab_loss_;
   RopeCache rope_cache_;
 };
@@ -184,6 +190,10 @@ nn::VocabLossInput BlockDraftTraining::loss_input(const FeatureBatch& batch, con
     input.teacher_row = live.teacher_row;
     input.kept_ids = config_.kept_ids;
     input.renormalised = loss_.renormalised_teacher;
+    if (batch.log_sum.defined() && config_.reduced() && !loss_.renormalised_teacher) {
+      input.teacher_log_sum = batch.log_sum;
+      input.teacher_kept_head = teacher_head_;
+    }
   }
   input.label = live.label;
   for (const float weight : live.weight) {

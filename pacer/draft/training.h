@@ -47,6 +47,11 @@ class DraftTraining {
   virtual std::map<std::string, at::Tensor>& parameters() = 0;
   virtual void refresh() = 0;
 
+  // Log-sum-exp of the target's logits for rows of FeatureBatch::last. They depend on the frozen target only: a trainer
+  // that keeps features and these beside them spares most of the target's head in every later step (all but the kept
+  // columns). Undefined where knowing them spares nothing: a full draft vocabulary, or a renormalised teacher.
+  virtual at::Tensor teacher_log_sums(const at::Tensor& last) const = 0;
+
   virtual BlockPlan plan(const FeatureBatch& batch, int64_t anchors_per_sequence, const StepRandom& random) const = 0;
 
   // Adds the gradients of scale.ce * CE + scale.l1 * L1 + scale.confidence * BCE (sums over the plan) to the masters'

@@ -1,6 +1,7 @@
 #include "pacer/nn/vocab_loss.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -26,7 +27,8 @@ at::Tensor index_tensor(const std::vector<int64_t>& values) {
 
 // Teacher columns at once; without kept_ids the product goes to its place directly.
 int64_t tile_columns(const VocabLossInput& in) {
-  return in.teacher.defined() && !in.kept_ids.empty() ? std::min(kTile, in.teacher_head.size(0)) : 0;
+  const bool tiled = in.teacher.defined() && !in.kept_ids.empty() && !in.teacher_log_sum.defined();
+  return tiled ? std::min(kTile, in.teacher_head.size(0)) : 0;
 }
 
 void require(bool fits, const char* what) {
@@ -52,6 +54,14 @@ void check(const VocabLossInput& in) {
     require(in.kept_ids.empty() ? in.teacher_head.size(0) == in.head.size(0)
                                 : static_cast<int64_t>(in.kept_ids.size()) == in.head.size(0),
             "kept_ids do not map the draft vocabulary to the teacher's");
+    require(in.teacher_log_sum.defined() == in.teacher_kept_head.defined() &&
+                (!in.teacher_log_sum.defined() || (!in.kept_ids.empty() && !in.renormalised)),
+            "known log sums need the kept head, kept_ids, and a teacher that is not renormalised");
+    if (in.teacher_log_sum.defined()) {
+      require(in.teacher_log_sum.numel() == in.teacher.size(0) && in.teacher_log_sum.is_contiguous() &&
+                  in.teacher_log_sum.scalar_type() == at::kFloat && in.teacher_kept_head.size(0) == in.head.size(0),
+              "known log sums must be [T] f32 and the kept head [n, H']");
+    }
   }
 }
 
@@ -101,6 +111,10 @@ void VocabLoss::teacher_probabilities(const VocabLossInput& in, Band& band) {
   if (in.kept_ids.empty()) {
     product_f32(kept, states, in.teacher_head);
     each([&](int64_t row, size_t at) { kernels.extend(kept_data + row * n, n, sums[at]); });
+  } else if (in.teacher_log_sum.defined()) {
+    product_f32(kept, states, in.teacher_kept_head);
+    const float* const known = in.teacher_log_sum.const_data_ptr<float>();
+    for (size_t at = 0; at < band.teachers.size(); ++at) sums[at] = {.max = known[band.teachers[at]], .sum = 1.0f};
   } else {
     const int64_t width = tile_columns(in);
     for (int64_t begin = 0; begin < vocabulary; begin += width) {
@@ -171,6 +185,27 @@ void VocabLoss::draft_rows(const VocabLossInput& in, const Band& band, VocabLoss
     out.d_markov.index_copy_(0, rows, at::mm(gradient, in.markov_out));
     out.d_markov_out.add_(at::mm(gradient.t(), markov));
   }
+}
+
+at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head) {
+  const detail::VocabRowKernels& kernels = detail::vocab_row_kernels();
+  const int64_t rows = states.size(0), columns = head.size(0), width = std::min(kTile, columns);
+  const at::Tensor dense = states.contiguous(), tile = at::empty({rows, width}, at::kFloat);
+  std::vector<detail::RunningSum> sums(static_cast<size_t>(rows));
+  for (int64_t begin = 0; begin < columns; begin += width) {
+    const int64_t count = std::min(width, columns - begin);
+    product_f32(tile.slice(1, 0, count), dense, head.slice(0, begin, begin + count));
+    const float* const data = tile.const_data_ptr<float>();
+    at::parallel_for(0, rows, 8, [&](int64_t first, int64_t last) {
+      for (int64_t row = first; row < last; ++row) {
+        kernels.extend(data + row * width, count, sums[static_cast<size_t>(row)]);
+      }
+    });
+  }
+  at::Tensor out = at::empty({rows}, at::kFloat);
+  float* const to = out.mutable_data_ptr<float>();
+  for (size_t row = 0; row < sums.size(); ++row) to[row] = sums[row].max + std::log(sums[row].sum);
+  return out;
 }
 
 VocabLossOutput VocabLoss::operator()(const VocabLossInput& in) {

@@ -23,6 +23,11 @@ struct VocabLossInput {
   std::vector<int64_t> kept_ids;     // [n] ascending: draft id -> teacher id; empty: the same vocabulary
   bool renormalised = false;         // p is renormalised over kept_ids; else it keeps its mass outside
 
+  // With kept_ids, and only then: what log_sum_rows gave for the rows of `teacher`, and the kept rows of teacher_head.
+  // With both, teacher logits outside kept_ids are not computed again. Either both or neither.
+  at::Tensor teacher_log_sum;    // [T] f32
+  at::Tensor teacher_kept_head;  // [n, H']
+
   std::vector<int64_t> label;   // [R] draft id, or -1: outside the draft vocabulary, no cross-entropy
   std::vector<float> ce_scale;  // [R] gradient = sum over r of ce_scale * d CE + l1_scale * d L1
   std::vector<float> l1_scale;  // [R]
@@ -63,5 +68,9 @@ class VocabLoss {
   int64_t tile_bytes_;
   at::Tensor buffer_;  // flat f32, grown on demand
 };
+
+// log of the sum over all n of exp(states head^T): [T] f32 for states [T, H'] and head [n, H'], f32 or bf16. The bits
+// of a bf16 row do not depend on the other rows.
+at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head);
 
 }  // namespace pacer::nn

@@ -70,6 +70,24 @@ TEST(ReducedVocabulary, LossTermsAndGradientsAreGolden) {
   expect_gradients(*training, reduced.expected, 4);
 }
 
+TEST(ReducedVocabulary, KeptLogSumsOfTheTargetGiveTheSameStep) {
+  const Reduced reduced;
+  const LossOptions options = reduced.golden.options();
+  const auto fresh = reduced.training(options), kept = reduced.training(options);
+  FeatureBatch batch = reduced.golden.features(reduced.golden.all_rows());
+  const BlockPlan plan = fresh->plan(batch, 6, {1, 1});
+  const LossScale scale{0.1, 0.2, 0.3};
+  const LossTerms a = fresh->loss(batch, plan, scale);
+  batch.log_sum = kept->teacher_log_sums(batch.last);
+  ASSERT_TRUE(batch.log_sum.defined());
+  const LossTerms b = kept->loss(batch, plan, scale);
+  expect_relative(b.l1_sum, a.l1_sum, 1e-6, "l1");
+  for (const auto& [name, master] : fresh->parameters()) {
+    EXPECT_TRUE(test::close_l2(kept->parameters().at(name).grad(), master.grad(), 1e-5)) << name;
+  }
+  EXPECT_FALSE(reduced.golden.training(options)->teacher_log_sums(batch.last).defined());  // full vocabulary
+}
+
 TEST(ReducedVocabulary, RowLossesAndHiddenGradientsAreGolden) {
   const Reduced reduced;
   const LossOptions options = reduced.golden.options();

@@ -13,6 +13,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "pacer/base/error.h"
 #include "pacer/base/random.h"
@@ -113,6 +114,22 @@ TEST(VocabLoss, CountsTheTeachersMassOutsideOfAReducedVocabulary) {
   expect_equal(loss(in), naive(in));
   in.renormalised = true;
   expect_equal(loss(in), naive(in));
+}
+
+TEST(VocabLoss, KnownLogSumsSpareTheOtherColumns) {
+  Sizes sizes;
+  sizes.kept_ids = every_third(sizes.vocabulary);
+  VocabLossInput in = random_input(sizes, at::kFloat);
+  const Naive expected = naive(in);
+  in.teacher_log_sum = log_sum_rows(in.teacher, in.teacher_head);
+  const at::Tensor logits = at::matmul(in.teacher.to(at::kDouble), in.teacher_head.to(at::kDouble).t());
+  EXPECT_TRUE(test::close(in.teacher_log_sum, logits.logsumexp(1), 1e-5, 1e-6));
+  in.teacher_kept_head = in.teacher_head.index_select(0, ids_tensor(in.kept_ids));
+  in.teacher_head = at::zeros_like(in.teacher_head);  // must not be looked at
+  VocabLoss loss(200000);
+  expect_equal(loss(in), expected);
+  in.renormalised = true;
+  EXPECT_THROW(loss(in), Error);
 }
 
 TEST(VocabLoss, BandsOfAnySizeGiveTheSameRows) {

@@ -1,0 +1,54 @@
+#include "pacer/nn/linear.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+
+#include "pacer/base/error.h"
+#include "tests/support/tensors.h"
+
+namespace pacer::nn {
+namespace {
+
+// Value and all gradients against autograd over the formula in f64.
+TEST(Linear, ValueAndGradientsMatchTheFormula) {
+  for (const bool with_bias : {false, true}) {
+    at::Tensor x = at::randn({2, 7, 33}).requires_grad_(true), w = at::randn({19, 33}).requires_grad_(true);
+    at::Tensor b = with_bias ? at::randn({19}).requires_grad_(true) : at::Tensor();
+    const auto wide = [](const at::Tensor& t) { return t.detach().to(at::kDouble).requires_grad_(true); };
+    at::Tensor wide_x = wide(x), wide_w = wide(w), wide_b = with_bias ? wide(b) : at::Tensor();
+    const at::Tensor direction = at::randn({2, 7, 19});
+    const at::Tensor y = linear(x, w, b);
+    at::Tensor wide_y = at::matmul(wide_x, wide_w.t());
+    if (with_bias) wide_y = wide_y + wide_b;
+    EXPECT_TRUE(test::close(y, wide_y, 1e-4, 1e-5));
+    (y * direction).sum().backward();
+    (wide_y * direction.to(at::kDouble)).sum().backward();
+    EXPECT_TRUE(test::close_l2(x.grad(), wide_x.grad(), 1e-5));
+    EXPECT_TRUE(test::close_l2(w.grad(), wide_w.grad(), 1e-5));
+    if (with_bias) EXPECT_TRUE(test::close_l2(b.grad(), wide_b.grad(), 1e-5));
+  }
+}
+
+TEST(Linear, AFrozenWeightGetsNoGradient) {
+  at::Tensor x = at::randn({4, 8}).requires_grad_(true);
+  const at::Tensor w = at::randn({6, 8});
+  linear(x, w).sum().backward();
+  EXPECT_TRUE(test::close(x.grad(), w.sum(0).expand({4, 8}), 1e-5));
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(Linear, Bf16) {
+  const at::Tensor x = at::randn({5, 64}).to(at::kBFloat16), w = at::randn({9, 64}).to(at::kBFloat16);
+  const at::Tensor exact = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+  EXPECT_TRUE(test::close_l2(linear(x, w), exact, 4e-3));
+}
+
+TEST(Linear, SaysWhichShapesDisagree) {
+  EXPECT_THROW(linear(at::ones({2, 8}), at::ones({4, 6})), Error);
+  EXPECT_THROW(linear(at::ones({2, 6}), at::ones({4, 6}), at::ones({5})), Error);
+}
+
+}  // namespace
+}  // namespace pacer::nn
