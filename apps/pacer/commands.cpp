@@ -4,7 +4,7 @@ namespace pacer::cli {
 namespace {
 
 // A command that only holds others: `pacer model convert`.
-[[maybe_unused]] CLI::App& group(CLI::App& app, const char* name, const char* description) {
+CLI::App& group(CLI::App& app, const char* name, const char* description) {
   CLI::App* command = app.add_subcommand(name, description);
   command->require_subcommand(1);
   return *command;
@@ -12,6 +12,19 @@ namespace {
 
 }  // namespace
 
-void add_commands(CLI::App& app, Context& context) { add_report(app, context); }
+void add_commands(CLI::App& app, Context& context) {
+  add_quickstart(app, context);
+  CLI::App& model = group(app, "model", "Look at models and change their format");
+  add_model_inspect(model, context);
+  add_model_convert(model, context);
+  CLI::App& data = group(app, "data", "Make and check the text that drafts are trained on");
+  add_data_generate(data, context);
+  add_data_check(data, context);
+  add_config(app, context);
+  add_train(app, context);
+  add_eval(app, context);
+  add_generate(app, context);
+  add_report(app, context);
+}
 
 }  // namespace pacer::cli

@@ -69,8 +69,11 @@ void run(const Arguments& arguments, const Context& context) {
     context.print(summary(result));
     if (!result.finished) context.print("continue with: pacer train --run \"" + options.run.string() + "\"\n");
   }
-  // Saved and said; what is left of the signal is its exit status.
-  if (!result.finished && signal != 0) std::raise(signal);
+  // Saved and said; what is left of the signal is its exit status, which a shell reads from how the process ended.
+  if (!result.finished && signal != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
 }
 
 }  // namespace

@@ -86,6 +86,19 @@ Json QuickstartPlan::to_json() const {
           {"evaluate_s", evaluate_s}};
 }
 
+QuickstartPlan QuickstartPlan::from_json(const Json& json) {
+  QuickstartPlan plan;
+  json.at("prompts").get_to(plan.prompts);
+  json.at("validation_prompts").get_to(plan.validation_prompts);
+  json.at("evaluation_prompts").get_to(plan.evaluation_prompts);
+  json.at("exact_prompts").get_to(plan.exact_prompts);
+  json.at("steps").get_to(plan.steps);
+  json.at("generate_s").get_to(plan.generate_s);
+  json.at("train_s").get_to(plan.train_s);
+  json.at("evaluate_s").get_to(plan.evaluate_s);
+  return plan;
+}
+
 std::string QuickstartPlan::text() const {
   std::string lines;
   lines += "  generate  " + std::to_string(prompts + validation_prompts) + " answers of the target, about " +

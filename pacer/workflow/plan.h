@@ -32,7 +32,8 @@ struct QuickstartPlan {
   int64_t steps = 0;               // 0: by time
   double generate_s = 0, train_s = 0, evaluate_s = 0;
   Json to_json() const;
-  std::string text() const;  // what will happen and how long it takes, one line per stage
+  static QuickstartPlan from_json(const Json& json);  // what to_json wrote
+  std::string text() const;                           // what will happen and how long it takes, one line per stage
 };
 
 // The evaluation gets what its fixed number of tokens needs, at most 40 % of the time (then fewer prompts); data take

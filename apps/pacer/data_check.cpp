@@ -1,0 +1,62 @@
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "apps/pacer/commands.h"
+#include "pacer/data/rows.h"
+
+namespace pacer::cli {
+namespace {
+
+struct Arguments {
+  std::filesystem::path rows;
+  data::RowOptions options;
+};
+
+void run(const Arguments& arguments, const Context& context) {
+  const data::Rows rows = data::read_rows(arguments.rows, arguments.options);
+  int64_t tokens = 0, supervised = 0, longest = 0;
+  for (const data::TokenRow& row : rows.rows) {
+    tokens += static_cast<int64_t>(row.ids.size());
+    longest = std::max(longest, static_cast<int64_t>(row.ids.size()));
+    for (const uint8_t one : row.supervised) supervised += one;
+  }
+  if (context.json) {
+    OrderedJson dropped = OrderedJson::object();
+    for (const auto& [reason, lines] : rows.problems.lines_by_reason) dropped[reason] = lines;
+    context.print_json({{"rows", rows.rows.size()},
+                        {"tokens", tokens},
+                        {"supervised_tokens", supervised},
+                        {"longest", longest},
+                        {"dropped", rows.problems.dropped()},
+                        {"dropped_lines_by_reason", dropped}});
+    return;
+  }
+  std::string text = arguments.rows.string() + ": " + std::to_string(rows.rows.size()) + " rows, " +
+                     std::to_string(tokens) + " tokens, " + std::to_string(supervised) + " supervised, longest row " +
+                     std::to_string(longest) + "\n";
+  for (const auto& [reason, lines] : rows.problems.lines_by_reason) {
+    text += "  dropped " + std::to_string(lines.size()) + ": " + reason + " (lines";
+    for (size_t i = 0; i < lines.size() && i < 8; ++i) text += (i == 0 ? " " : ", ") + std::to_string(lines[i]);
+    text += lines.size() > 8 ? ", ...)\n" : ")\n";
+  }
+  context.print(text);
+}
+
+}  // namespace
+
+void add_data_check(CLI::App& data, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      data.add_subcommand("check", "Count the rows that training would use, and what it would drop and why");
+  command->add_option("rows", arguments->rows, "File written by `pacer data generate`")->required();
+  command->add_option("--max-length", arguments->options.max_length, "Longer rows are cut")->capture_default_str();
+  command->add_option("--minimum-supervised", arguments->options.minimum_supervised, "Answer tokens in a row")
+      ->capture_default_str();
+  command->add_option("--vocab-size", arguments->options.vocab_size, "Ids must lie below; 0: not checked")
+      ->capture_default_str();
+  context.add_common(*command, {"pacer data check rows.jsonl", "pacer data check rows.jsonl --max-length 2048 --json"});
+  command->callback([arguments, &context] { run(*arguments, context); });
+}
+
+}  // namespace pacer::cli

@@ -1,0 +1,113 @@
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/pacer/commands.h"
+#include "pacer/base/files.h"
+#include "pacer/base/numbers.h"
+#include "pacer/base/progress.h"
+#include "pacer/device/runtime.h"
+#include "pacer/draft/block_proposer.h"
+#include "pacer/eval/summary.h"
+#include "pacer/eval/task.h"
+#include "pacer/text/model_text.h"
+
+namespace pacer::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  fs::path target, draft, out;
+  std::vector<fs::path> tasks;
+  std::string dtype = "bf16", device = "auto", variables;
+  int64_t limit = 0;
+  int threads = 0;
+  eval::MeasureOptions options;
+};
+
+void run(Arguments arguments, const Context& context) {
+  eval::MeasureOptions& options = arguments.options;
+  OrderedJson variables = OrderedJson::object();
+  if (!arguments.variables.empty()) {
+    variables = parse_ordered_json(arguments.variables, "--template-variables", ErrorKind::usage);
+  }
+  const std::vector<eval::Task> tasks = eval::read_tasks(arguments.tasks, arguments.limit);
+  auto runtime = device::Runtime::open(arguments.device);
+  if (arguments.threads > 0) runtime.set_threads(arguments.threads);
+  const eval::Words words = eval::words_of(text::ModelText::load(arguments.target), variables);
+  const std::shared_ptr<const target::Target> target =
+      target::Target::load(arguments.target, arguments.dtype == "f32" ? at::kFloat : at::kBFloat16, runtime);
+  if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
+  std::unique_ptr<draft::Proposer> draft;
+  if (!arguments.draft.empty()) draft = draft::load_block_proposer(arguments.draft, target);
+
+  int64_t prompts = 0;
+  for (const eval::Task& task : tasks) prompts += static_cast<int64_t>(task.prompts.size());
+  Progress progress("eval", static_cast<uint64_t>(prompts), {.unit = "prompts"});
+  options.on_progress = [&](const eval::Progress& state) {
+    progress.update(static_cast<uint64_t>(state.done),
+                    state.task + ", acceptance length " + format_fixed(state.acceptance_length, 2));
+  };
+  const std::vector<eval::TaskResult> results = eval::measure(*target, draft.get(), tasks, words, options);
+  progress.finish();
+
+  const eval::Setup setup{arguments.target.string(), arguments.draft.string(), draft ? draft->name() : "",
+                          arguments.dtype, runtime.threads()};
+  const OrderedJson result = eval::result_json(setup, options, results);
+  if (!arguments.out.empty()) {
+    // Text that a model wrote may end inside a character.
+    write_file(arguments.out, result.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+  }
+  if (context.json) {
+    context.print_json(result);
+  } else {
+    context.print(eval::result_table(results));
+  }
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  eval::MeasureOptions& options = arguments->options;
+  CLI::App* command = app.add_subcommand("eval", "Measure what a draft is worth: acceptance, speed-up, same text");
+  command->add_option("--target", arguments->target, "Hugging Face folder or .gguf file")->required();
+  command->add_option("--draft", arguments->draft, "Folder of a draft; without it only prompt lookup is measured");
+  command->add_option("--tasks", arguments->tasks, "Files of prompts (JSON Lines), separated by commas")
+      ->required()
+      ->delimiter(',');
+  command->add_option("--limit", arguments->limit, "First so many prompts of every task; 0: all")
+      ->capture_default_str();
+  command->add_option("--max-turns", options.max_turns, "First so many turns of every prompt; 0: all")
+      ->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "Arithmetic of target and draft")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command->add_option("--max-new-tokens", options.sampling.max_new_tokens, "Longest text")->capture_default_str();
+  command->add_option("--temperature", options.sampling.temperature, "0: the likeliest token")->capture_default_str();
+  command->add_option("--top-p", options.sampling.top_p)->capture_default_str();
+  command->add_option("--top-k", options.sampling.top_k, "0: all")->capture_default_str();
+  command->add_option("--seed", options.sampling.seed)->capture_default_str();
+  command
+      ->add_option("--confidence-threshold", options.confidence_threshold,
+                   "Cut proposals before the first token below it; 0: off")
+      ->capture_default_str();
+  command->add_option("--system", options.system, "System message of prompts without one");
+  command->add_option("--template-variables", arguments->variables,
+                      "JSON object for the chat template, e.g. {\"enable_thinking\": false}");
+  command->add_flag("!--no-lookup", options.lookup, "Leave out prompt lookup, the baseline without training");
+  command->add_option("--lookup-tokens", options.lookup_tokens, "Tokens per proposal of prompt lookup")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--out", arguments->out, "Write the result as JSON (docs/evaluation.md)");
+  command->add_option("--device", arguments->device)->capture_default_str();
+  command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
+  context.add_common(
+      *command, {"pacer eval --target model --draft runs/first/latest --tasks data/prompts/chat.jsonl",
+                 "pacer eval --target m.gguf --draft d --tasks a.jsonl,b.jsonl --dtype f32 --limit 6 --out r.json"});
+  command->callback([arguments, &context] { run(*arguments, context); });
+}
+
+}  // namespace pacer::cli

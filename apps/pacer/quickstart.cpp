@@ -1,0 +1,65 @@
+#include <memory>
+#include <string>
+
+#include "apps/pacer/commands.h"
+#include "pacer/base/error.h"
+#include "pacer/train/stop_signal.h"
+#include "pacer/workflow/quickstart.h"
+
+namespace pacer::cli {
+namespace {
+
+struct Arguments {
+  workflow::QuickstartOptions options;
+  std::string model;
+};
+
+void run(Arguments arguments, const Context& context) {
+  workflow::QuickstartOptions& options = arguments.options;
+  if (!arguments.model.empty()) options.model = arguments.model;
+  options.command = {"pacer", "quickstart"};
+  const train::StopSignal signal;
+  options.stop_requested = [] { return train::StopSignal::received() != 0; };
+  const Json summary = workflow::run_quickstart(options);
+  if (summary.is_null()) {
+    throw Error(ErrorKind::usage, "quickstart: stopped; what is finished is kept in " + options.folder.string(),
+                "the same command goes on from here");
+  }
+  if (context.json) {
+    context.print_json(OrderedJson(summary));
+  } else {
+    context.print("\n" + workflow::quickstart_table(summary) +
+                  "\nreport: " + (options.folder / "report.html").string() + "\n");
+  }
+}
+
+}  // namespace
+
+void add_quickstart(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  workflow::QuickstartOptions& options = arguments->options;
+  CLI::App* command = app.add_subcommand(
+      "quickstart", "The main job on a real model: answers, a trained draft, a measured speed-up, a report");
+  command->add_option("--dir", options.folder, "Where everything goes; finished stages there are not done again")
+      ->capture_default_str();
+  command->add_option("--model", arguments->model,
+                      "Hugging Face folder or .gguf file (default: SmolLM2-135M-Instruct, fetched)");
+  command->add_option("--minutes", options.wishes.minutes, "Time for everything; spent by a plan that is shown")
+      ->check(CLI::Range(0.5, 1440.0))
+      ->capture_default_str();
+  command->add_option("--steps", options.wishes.steps, "Train so many steps, whatever the time")
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--prompts", options.wishes.prompts, "Answer so many training prompts")
+      ->check(CLI::Range(16, 1200));
+  command->add_option("--evaluation-prompts", options.wishes.evaluation_prompts, "Per kind (default: 20)")
+      ->check(CLI::Range(1, 20));
+  command->add_flag("--full", options.wishes.full, "Compare the texts of every prompt in f32, too");
+  command->add_option("--threads", options.threads, "0: as the machine has cores")->capture_default_str();
+  command->add_option("--device", options.device)->capture_default_str();
+  command->add_option("--seed", options.seed)->capture_default_str();
+  context.add_common(*command, {"pacer quickstart", "pacer quickstart --minutes 30 --dir long",
+                                "pacer quickstart --model ./my-model --full"});
+  command->callback([arguments, &context] { run(*arguments, context); });
+}
+
+}  // namespace pacer::cli

