@@ -14,6 +14,7 @@ enum class Purpose : uint32_t {
   sampling = 4,
   prompts = 5,
   dropout = 6,
+  bootstrap = 7,
   test = 100,
 };
 
