@@ -1,7 +1,5 @@
 // The whole way from text to ids and back, as one tokenizer.json describes it.
-#include <limits>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -14,56 +12,10 @@
 #include "pacer/text/tokenizer_decoder.h"
 #include "pacer/text/tokenizer_json.h"
 #include "pacer/text/tokenizer_post.h"
+#include "pacer/text/tokenizer_scratch.h"
 
 namespace pacer::text {
 namespace {
-
-// What one call of encode() works with. Kept between calls for the sake of its word cache and its buffers.
-struct Scratch {
-  RegexScratch regex;
-  BpeScratch bpe;
-  SplitText split;
-  MappedText mapped;
-  std::vector<AddedMatch> raw_matches, inner_matches;
-  std::vector<Token> tokens;
-  std::vector<TokenSpaces> spaces;
-};
-
-class ScratchPool {
- public:
-  class Lease {
-   public:
-    explicit Lease(ScratchPool& pool) : pool_(pool), scratch_(pool.take()) {}
-    ~Lease() { pool_.give_back(std::move(scratch_)); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    Scratch& operator*() { return *scratch_; }
-
-   private:
-    ScratchPool& pool_;
-    std::unique_ptr<Scratch> scratch_;
-  };
-
- private:
-  std::unique_ptr<Scratch> take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!free_.empty()) {
-        auto scratch = std::move(free_.back());
-        free_.pop_back();
-        return scratch;
-      }
-    }
-    return std::make_unique<Scratch>();
-  }
-  void give_back(std::unique_ptr<Scratch> scratch) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(scratch));
-  }
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Scratch>> free_;
-};
 
 class PipelineTokenizer;
 
@@ -211,6 +163,7 @@ void PipelineTokenizer::add_normalized(std::string_view text, uint32_t base, boo
   SplitText& split = scratch.split;
   const auto start = static_cast<uint32_t>(split.storage.size());
   split.storage += mapped.bytes;
+  check_text_size(split.storage.size());
   if (tracked) split.origins.insert(split.origins.end(), mapped.origins.begin(), mapped.origins.end());
   scratch.inner_matches.clear();
   added_.normalized().split(mapped.bytes, scratch.inner_matches);
@@ -256,10 +209,7 @@ void PipelineTokenizer::cut_at_added_tokens(std::string_view text, bool tracked,
 }
 
 Encoding PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  if (text.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) / 4) {
-    throw Error(ErrorKind::data,
-                "a text of " + std::to_string(text.size()) + " bytes; at most 512 MiB are encoded at once");
-  }
+  check_text_size(text.size());
   if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos) {
     throw Error(ErrorKind::data, "the text is not valid UTF-8 at byte " + std::to_string(bad),
                 "convert it to UTF-8 first; nothing is replaced silently");

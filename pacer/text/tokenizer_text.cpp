@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "pacer/base/error.h"
+
 namespace pacer::text {
 namespace {
 
@@ -139,7 +141,16 @@ void TextRewriter::finish() {
   text_.origins.swap(origins_);
 }
 
+void check_text_size(size_t bytes) {
+  constexpr size_t kMost = (size_t{1} << 31) - 1;
+  if (bytes > kMost) {
+    throw Error(ErrorKind::data, "a text of " + std::to_string(bytes) + " bytes; at most 2 GiB are encoded at once",
+                "split it into documents");
+  }
+}
+
 void SplitText::adopt_text() {
+  check_text_size(next_storage.size());
   storage.swap(next_storage);
   bytes = storage;
   if (tracked) origins.swap(next_origins);

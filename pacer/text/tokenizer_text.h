@@ -27,6 +27,9 @@ CodePoint decode_utf8_before(std::string_view text, size_t end);  // the code po
 void append_utf8(std::string& out, char32_t value);
 size_t count_code_points(std::string_view text);
 
+// Positions are 32 bits wide. Throws Error{data} for a text above 2 GiB, as given or as rewritten on the way.
+void check_text_size(size_t bytes);
+
 // [begin, end) in code points of the text given to Tokenizer::encode().
 struct Origin {
   uint32_t begin;
