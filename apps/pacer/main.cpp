@@ -32,9 +32,10 @@ int run(int count, char** arguments) {
       "Trains drafts for speculative decoding, proves that they are lossless, and measures what they are worth.",
       "pacer");
   app.set_version_flag("--version", std::string("pacer ") + pacer::version());
+  pacer::cli::add_commands(app, context);
+  // After the commands, which would inherit it.
   app.footer(
       "Examples:\n  pacer quickstart\n  pacer train --help\n\n'pacer COMMAND --help' shows the options of a command.");
-  pacer::cli::add_commands(app, context);
   app.parse_complete_callback([&] { context.apply(); });
 
   try {
