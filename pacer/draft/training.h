@@ -38,8 +38,7 @@ class DraftTraining {
   virtual const DraftConfig& config() const = 0;
 
   // Starts the draft layers from the target's layers (`target_layer_ids[i]` ... the last n), fc from the newest tap,
-  // the final norm from the target's; q_norm and k_norm from the RMS per channel of q and k measured on `sample`
-  // (quickstart_recipe 10).
+  // the final norm from the target's; q_norm and k_norm from the RMS per channel of q and k measured on `sample`.
   virtual void warm_start(const FeatureBatch& sample) = 0;
 
   // Masters: name -> f32 leaf with requires_grad, names of the checkpoint layout. The compute copies follow them after
@@ -59,7 +58,7 @@ class DraftTraining {
   virtual LossTerms loss(const FeatureBatch& batch, const BlockPlan& plan, const LossScale& scale,
                          bool backward = true) = 0;
 
-  // config.json and model.safetensors in the layout of target_cache_and_dspark 6.2, dtype f32 or bf16; frozen embedding
+  // config.json and model.safetensors (docs/files.md), dtype f32 or bf16; frozen embedding
   // and head are included only on request.
   virtual void save(const std::filesystem::path& folder, at::ScalarType dtype, bool with_frozen = false) const = 0;
 };

@@ -42,7 +42,7 @@ struct ModelConfig {
 };
 
 // Default tap layers: `count` output ids (1 + i * (layers - 4) / (count - 1), rounded half to even); three below 32
-// layers, else five.  (specs: target_cache_and_dspark 2.1, 2.3)
+// layers, else five.
 std::vector<int64_t> default_taps(int64_t layers, std::optional<int64_t> count = std::nullopt);
 
 }  // namespace pacer::target

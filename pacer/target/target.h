@@ -26,7 +26,7 @@ struct TokenBatch {
 };
 
 // Which hidden states to keep. Layer i is an output id: the residual stream after layer i, before any following norm;
-// -1 is the embedding output. The last layer may not be tapped (specs: target_cache_and_dspark 2).
+// -1 is the embedding output. The last layer may not be tapped.
 using Taps = std::vector<int64_t>;
 
 struct TargetOutput {
