@@ -79,7 +79,9 @@ ModelInfo read_gguf(const fs::path& path) {
     info.templates[name == key ? "default" : printable(name.substr(key.size() + 1))] =
         describe_template(file->text(name), path.string() + ": " + name);
   }
-  info.licence = formats::gguf_provenance(*file);
+  for (auto& entry : formats::gguf_provenance(*file)) {
+    if (entry.first != "name") info.licence.push_back(std::move(entry));  // the name stands above
+  }
   return info;
 }
 
