@@ -26,6 +26,7 @@ struct Row : Key {
   Row& of(std::vector<std::string> values) { return choices = std::move(values), *this; }
   Row& must() { return required = true, *this; }
   Row& free() { return may_change = true, *this; }
+  Row& wish() { return is_a_wish = true, *this; }
 };
 
 std::vector<Key> make_schema() {
@@ -59,12 +60,15 @@ std::vector<Key> make_schema() {
           .from(-1)
           .to(1024),
       Row("draft.markov", at(&R::draft, &D::markov), "kind of Markov head (DSpark)")
-          .of({"none", "vanilla", "gated", "rnn"}),
-      Row("draft.markov_rank", at(&R::draft, &D::markov_rank), "rank of the Markov head").from(1).to(4096),
+          .of({"none", "vanilla", "gated", "rnn"})
+          .wish(),
+      Row("draft.markov_rank", at(&R::draft, &D::markov_rank), "rank of the Markov head").from(1).to(4096).wish(),
       Row("draft.confidence", at(&R::draft, &D::confidence),
-          "train a head that estimates how likely each draft is to be accepted (DSpark)"),
+          "train a head that estimates how likely each draft is to be accepted (DSpark)")
+          .wish(),
       Row("draft.confidence_with_markov", at(&R::draft, &D::confidence_with_markov),
-          "feed that head with the Markov embedding of the previous token as well"),
+          "feed that head with the Markov embedding of the previous token as well")
+          .wish(),
       Row("draft.vocabulary", at(&R::draft, &D::vocabulary),
           "tokens the draft can propose, the most frequent of the training answers; 0: all of the target's")
           .from(0)
@@ -157,7 +161,8 @@ std::vector<Key> make_schema() {
           .to(1e9),
       Row("schedule.warmup_ratio", at(&R::schedule, &S::warmup_ratio), "the same as a share of all steps")
           .from(0)
-          .to(0.9),
+          .to(0.9)
+          .wish(),
       Row("schedule.shape", at(&R::schedule, &S::shape), "the way down after the warm-up")
           .of({"cosine", "linear", "constant"}),
       Row("schedule.floor", at(&R::schedule, &S::floor), "share of the peak that the way down ends at").from(0).to(1),

@@ -31,6 +31,9 @@ struct Key {
   bool required = false;
   // Whether a run may be continued with another value: only what cannot change a bit of the result.
   bool may_change = false;
+  // Whether writing the key down contradicts another key even with its default value (a Markov head for DFlash). A
+  // resolved recipe shows such a default as a comment, so that it can be read again.
+  bool is_a_wish = false;
 
   std::string section() const;  // empty for the keys without one
   std::string leaf() const;

@@ -160,7 +160,9 @@ std::string resolved_yaml(const ResolvedRecipe& resolved) {
       if (text.tellp() > 0) text << "\n";
       if (!section.empty()) text << section << ":\n";
     }
-    const std::string line = (section.empty() ? "" : "  ") + key.leaf() + ": " + value_text(key, resolved.recipe);
+    const bool unsaid = key.is_a_wish && resolved.origins.at(key.name) == "default";
+    const std::string line = std::string(section.empty() ? "" : "  ") + (unsaid ? "# " : "") + key.leaf() + ": " +
+                             value_text(key, resolved.recipe);
     constexpr size_t kCommentColumn = 44;
     text << line << std::string(line.size() < kCommentColumn ? kCommentColumn - line.size() : 1, ' ') << "# "
          << resolved.origins.at(key.name) << "\n";

@@ -20,7 +20,9 @@ StopSignal::StopSignal() {
   // Reset after the first: a person who presses Ctrl-C twice means it.
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   for (int i = 0; i < 3; ++i) {
-    if (::sigaction(kSignals[i], &action, &before_[i]) != 0) throw Error(ErrorKind::bug, "sigaction failed");
+    if (::sigaction(kSignals[i], nullptr, &before_[i]) != 0) throw Error(ErrorKind::bug, "sigaction failed");
+    // nohup and shells in scripts start programs with a signal ignored: it was decided outside that it does not count.
+    if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
   }
 }
 

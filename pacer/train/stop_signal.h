@@ -6,7 +6,8 @@
 namespace pacer::train {
 
 // While an object lives, the first SIGINT, SIGTERM or SIGHUP is noted; a second one of the same kind ends the process
-// as if nobody had asked. One object at a time.
+// as if nobody had asked. A signal that was ignored when the object was made (nohup) stays ignored. One object at a
+// time.
 class StopSignal {
  public:
   StopSignal();

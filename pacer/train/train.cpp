@@ -1,6 +1,7 @@
 #include "pacer/train/train.h"
 
-#include <algorithm>
+#include <array>
+#include <cstdio>
 
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
@@ -66,6 +67,12 @@ std::vector<int64_t> first_rows(const RowSets& rows, int64_t tokens) {
     tokens -= static_cast<int64_t>((*rows.train)[static_cast<size_t>(i)].ids.size());
   }
   return chosen;
+}
+
+std::string short_number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
 }
 
 optim::AdamWOptions adamw_options(const OptimizerSection& section) {
@@ -178,8 +185,9 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     write_file(folder.plan(), plan.to_json().dump(2) + "\n");
   }
   write_file(folder.environment(), environment(runtime, options.command).dump(2) + "\n");
-  log_info("plan: " + plan.how + "; warm-up " + format_count(plan.warmup_steps) + " steps, first learning rates " +
-           Json(schedule.at(1)).dump() + ", " + Json(schedule.at(std::min<int64_t>(2, plan.steps))).dump());
+  log_info("plan: " + plan.how + "; warm-up " + format_count(plan.warmup_steps) + " steps, learning rate " +
+           short_number(schedule.at(1)) + " to " + short_number(schedule.peak) + " to " +
+           short_number(schedule.at(plan.steps)));
   if (newest) log_info("continuing after step " + format_count(state.step) + " from " + newest->string());
 
   MetricsLog metrics(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),

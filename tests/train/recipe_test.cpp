@@ -145,6 +145,21 @@ TEST(Recipe, PrintsWhatItReadsBackTheSame) {
   EXPECT_NE(resolved_yaml(resolved).find("# override"), std::string::npos);
 }
 
+TEST(Recipe, CanBeReadAgainAlsoWhereADefaultWouldContradict) {
+  const std::vector<std::vector<std::string>> recipes = {{"draft.method=dflash"},
+                                                         {"schedule.warmup_steps=5"},
+                                                         {"draft.markov=none", "draft.confidence=false"},
+                                                         {"data.validation_rows=4", "validation.every=10"},
+                                                         {"schedule.epochs=null", "schedule.time_budget_s=60"}};
+  for (const auto& overrides : recipes) {
+    const ResolvedRecipe resolved = parse_recipe(kSmall, "r.yaml", overrides);
+    const ResolvedRecipe again = parse_recipe(resolved_yaml(resolved), "again.yaml");
+    for (const Key& key : schema()) {
+      EXPECT_EQ(value_json(key, again.recipe), value_json(key, resolved.recipe)) << overrides[0] << ": " << key.name;
+    }
+  }
+}
+
 TEST(Recipe, EveryKeyIsReadFromItsOwnPlaceAndItsDefaultIsAllowed) {
   // A key wired to another key's member would change that one instead.
   for (const Key& key : schema()) {

@@ -20,5 +20,15 @@ TEST(StopSignal, IsNotedOnceAndEndsTheProcessTheSecondTime) {
   EXPECT_EXIT(std::raise(SIGINT), ::testing::KilledBySignal(SIGINT), "");  // as before
 }
 
+TEST(StopSignal, LeavesIgnoredSignalsIgnored) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopSignal stop;
+    std::raise(SIGHUP);
+    EXPECT_EQ(StopSignal::received(), 0);
+  }
+  EXPECT_EQ(std::signal(SIGHUP, before), SIG_IGN);
+}
+
 }  // namespace
 }  // namespace pacer::train

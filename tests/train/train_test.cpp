@@ -59,6 +59,7 @@ void expect_same_checkpoint(const fs::path& a, const fs::path& b) {
 
 Recipe checked_recipe(const fs::path& folder) {
   Recipe recipe = test::tiny_recipe(folder);
+  recipe.schedule.warmup_steps = 2;
   recipe.data.validation_rows = 6;
   recipe.validation.every = 4;
   recipe.checkpoint.every = 4;
@@ -127,7 +128,9 @@ TEST(Train, StoppedAndContinuedEndsWithTheSameBits) {
   EXPECT_FALSE(stopped.finished);
   EXPECT_EQ(stopped.step, 5);
   EXPECT_EQ(run(recipe, folder, /*stop_after=*/2).step, 7);
-  const TrainResult finished = run(recipe, folder);
+  TrainOptions options;
+  options.run = folder;
+  const TrainResult finished = train(recipe_of_run(folder), options);  // as `pacer train --run` does
   EXPECT_TRUE(finished.finished);
   expect_same_checkpoint(whole.checkpoint, finished.checkpoint);
   EXPECT_EQ(records(folder, "train"), records(temporary.path() / "whole", "train"));
