@@ -5,7 +5,7 @@
 # (ctest -C Full, `make test-full`).
 function(pacer_add_suites program room)
   foreach(source IN LISTS ARGN)
-    file(STRINGS "${source}" lines REGEX "^(TEST|TEST_F|TEST_P|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\\(")
+    file(STRINGS "${source}" lines REGEX "^(TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\\(")
     foreach(line IN LISTS lines)
       string(REGEX REPLACE "^[A-Z_]+\\( *([A-Za-z0-9_]+).*" "\\1" suite "${line}")
       list(APPEND suites "${suite}")
@@ -18,7 +18,7 @@ function(pacer_add_suites program room)
     if(suite MATCHES "Full$")
       set(configuration CONFIGURATIONS Full)
     endif()
-    add_test(NAME "${room}.${suite}" COMMAND ${program} "--gtest_filter=${suite}.*:*/${suite}.*" ${configuration})
+    add_test(NAME "${room}.${suite}" COMMAND ${program} "--gtest_filter=${suite}.*:*/${suite}.*:${suite}/*" ${configuration})
     # The list of skipped cases ends the output only when none failed; matching it anywhere would hide a failure.
     set_tests_properties("${room}.${suite}" PROPERTIES
       ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2"

@@ -27,7 +27,9 @@ TEST(Linear, ValueAndGradientsMatchTheFormula) {
     (wide_y * direction.to(at::kDouble)).sum().backward();
     EXPECT_TRUE(test::close_l2(x.grad(), wide_x.grad(), 1e-5));
     EXPECT_TRUE(test::close_l2(w.grad(), wide_w.grad(), 1e-5));
-    if (with_bias) EXPECT_TRUE(test::close_l2(b.grad(), wide_b.grad(), 1e-5));
+    if (with_bias) {
+      EXPECT_TRUE(test::close_l2(b.grad(), wide_b.grad(), 1e-5));
+    }
   }
 }
 
