@@ -47,8 +47,9 @@ void run(Arguments arguments, const Context& context) {
   for (const eval::Task& task : tasks) prompts += static_cast<int64_t>(task.prompts.size());
   Progress progress("eval", static_cast<uint64_t>(prompts), {.unit = "prompts"});
   options.on_progress = [&](const eval::Progress& state) {
-    progress.update(static_cast<uint64_t>(state.done),
-                    state.task + ", acceptance length " + format_fixed(state.acceptance_length, 2));
+    std::string note = state.task;
+    if (state.acceptance_length > 0.0) note += ", acceptance length " + format_fixed(state.acceptance_length, 2);
+    progress.update(static_cast<uint64_t>(state.done), note);
   };
   const std::vector<eval::TaskResult> results = eval::measure(*target, draft.get(), tasks, words, options);
   progress.finish();

@@ -6,16 +6,15 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
 #include "pacer/base/error.h"
+#include "pacer/decode/exact_forward.h"
 
 namespace pacer::decode {
 namespace {
 
-constexpr int64_t kExactRows = 16;    // see Target::forward
 constexpr int64_t kWorthSharing = 8;  // a copy of the cache costs more than computing a prefix shorter than this
 
 struct Sequence {
@@ -69,17 +68,10 @@ class Batch {
     watch_.lap(statistics_.prefill);
   }
 
-  // Runs whole prompts and returns the last hidden row of each. [S, H]
+  // Runs whole prompts, a piece of each per pass, and returns the last hidden row of each. [S, H]
   at::Tensor forward_prompts(const std::vector<std::vector<int64_t>>& rows,
                              const std::vector<target::KvCache*>& caches) {
     for (const auto& row : rows) statistics_.computed_prompt_tokens += static_cast<int64_t>(row.size());
-    if (!options_.exact_prefill) {
-      const target::TokenBatch batch = continuing(rows, caches);
-      const at::Tensor last = target_.forward(batch, {}, caches).last;
-      std::vector<int64_t> ends;
-      for (size_t s = 1; s < batch.starts.size(); ++s) ends.push_back(batch.starts[s] - 1);
-      return at::index_select(last, 0, at::tensor(ends, at::kLong).to(last.device()));
-    }
     at::Tensor result;
     std::vector<size_t> done(rows.size(), 0);
     for (bool more = true; more;) {
@@ -115,13 +107,9 @@ class Batch {
       const size_t first = live_.size();
       std::vector<std::vector<int64_t>> rows;
       std::vector<target::KvCache*> caches;
-      int64_t total = 0;
       while (next_ < requests_.size() && static_cast<int64_t>(live_.size()) < options_.sequences) {
         const auto& prompt = requests_[next_].prompt;
         const auto length = static_cast<int64_t>(prompt.size());
-        const int64_t fresh = length - statistics_.shared_prefix;
-        if (total > 0 && total + fresh > options_.prefill_rows) break;
-        total += fresh;
         Sequence sequence{next_, {}, length, options_.sampling.max_new_tokens, Finish::length, {}};
         const int64_t room = target_.config().max_position - length;
         if (target_.config().max_position > 0 && room < sequence.limit) {
@@ -234,9 +222,8 @@ BatchStatistics generate_batch(const target::Target& target, const std::vector<B
                                const BatchOptions& options,
                                const std::function<bool(const BatchResult&)>& on_finished) {
   options.sampling.check();
-  if (options.sequences < 1 || options.prefill_rows < 1) {
-    throw Error(ErrorKind::usage, "batch of " + std::to_string(options.sequences) + " sequences with " +
-                                      std::to_string(options.prefill_rows) + " prefill rows, allowed is 1 or more");
+  if (options.sequences < 1) {
+    throw Error(ErrorKind::usage, "batch of " + std::to_string(options.sequences) + " texts, allowed is 1 or more");
   }
   const int64_t positions = target.config().max_position;
   for (size_t i = 0; i < requests.size(); ++i) {

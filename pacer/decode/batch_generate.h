@@ -19,12 +19,7 @@ struct BatchRequest {
 
 struct BatchOptions {
   SamplingOptions sampling;
-  int64_t sequences = 48;       // texts in flight
-  int64_t prefill_rows = 1024;  // prompt tokens per prefill pass, at least one prompt
-  // Prompts in pieces of the length up to which the target's bits do not depend on the other rows: a text is then the
-  // same whatever it was batched with. Off, only the decoding steps have that property and prefill takes the fastest
-  // path.
-  bool exact_prefill = false;
+  int64_t sequences = 48;  // texts in flight
 };
 
 struct BatchResult {
@@ -46,7 +41,8 @@ struct BatchStatistics {
 
 // Writes one text per request, as decode_plain would: request i is taken up in order, finished texts are handed to
 // on_finished as they end (not in order) and their place goes to the next request. on_finished returns false to stop:
-// unfinished texts are dropped. Draws depend on (seed, sample, position) only, so a text does not depend on its batch.
+// unfinished texts are dropped. Draws depend on (seed, sample, position) only and prompts run in the pieces of
+// exact_forward.h, so a text does not depend on its batch, in any dtype.
 // Memory: one cache of at most prompt + max_new_tokens positions per text in flight.
 // Throws Error{data} naming the request for an empty prompt or one that leaves no room for an answer, before any work.
 BatchStatistics generate_batch(const target::Target& target, const std::vector<BatchRequest>& requests,

@@ -4,17 +4,14 @@
 #include <string>
 #include <utility>
 
-#include <ATen/ops/cat.h>
 #include <c10/core/InferenceMode.h>
 
 #include "pacer/base/error.h"
 #include "pacer/decode/confidence.h"
+#include "pacer/decode/exact_forward.h"
 
 namespace pacer::decode {
 namespace {
-
-// The target promises equal bits for equal rows up to this many rows per call; a longer proposal is verified in pieces.
-constexpr int64_t kExactRows = 16;
 
 bool is_stop(int64_t token, const SamplingOptions& sampling) {
   return std::find(sampling.stop_ids.begin(), sampling.stop_ids.end(), token) != sampling.stop_ids.end();
@@ -42,7 +39,7 @@ struct Text {
   UniformSource& uniforms() { return options.uniforms ? *options.uniforms : own_uniforms; }
 
   target::TargetOutput forward(const std::vector<int64_t>& ids, const target::Taps& taps) {
-    return target.forward(target::TokenBatch::single(ids, cache->length()), taps, {cache.get()});
+    return forward_exact(target, ids, taps, *cache);
   }
 
   // The token behind the last row: greedy, or drawn with the anchor's own uniform number.
@@ -208,21 +205,6 @@ struct SpeculativeDecoder::State {
     if (proposal.probabilities.defined()) proposal.probabilities = proposal.probabilities.slice(0, 0, kept);
   }
 
-  // Anchor and drafts through the target, at most kExactRows at a time.
-  std::pair<at::Tensor, at::Tensor> verify_rows(const std::vector<int64_t>& ids) {
-    std::vector<at::Tensor> tapped, logits;
-    for (size_t begin = 0; begin < ids.size(); begin += kExactRows) {
-      const size_t end = std::min(ids.size(), begin + kExactRows);
-      const std::vector<int64_t> piece(ids.begin() + static_cast<std::ptrdiff_t>(begin),
-                                       ids.begin() + static_cast<std::ptrdiff_t>(end));
-      const target::TargetOutput output = text.forward(piece, taps);
-      logits.push_back(text.target.logits(output.last));
-      if (!taps.empty()) tapped.push_back(output.tapped);
-    }
-    if (logits.size() == 1) return {logits[0], taps.empty() ? at::Tensor() : tapped[0]};
-    return {at::cat(logits), taps.empty() ? at::Tensor() : at::cat(tapped)};
-  }
-
   void round() {
     PhaseTimes& times = text.made.times;
     const SamplingOptions& sampling = text.options.sampling;
@@ -236,7 +218,8 @@ struct SpeculativeDecoder::State {
     record.start = text.position;
     record.verified = {text.made.tokens.back()};
     record.verified.insert(record.verified.end(), proposal.tokens.begin(), proposal.tokens.end());
-    const auto [logits, tapped] = verify_rows(record.verified);
+    const target::TargetOutput output = text.forward(record.verified, taps);
+    const at::Tensor logits = text.target.logits(output.last);
     text.watch.lap(times.verify);
 
     TargetRows rows;
@@ -269,7 +252,7 @@ struct SpeculativeDecoder::State {
       const std::vector<int64_t>& verified = text.made.rounds.back().verified;
       const std::vector<int64_t> committed(verified.begin(), verified.begin() + static_cast<std::ptrdiff_t>(seen));
       text.watch.lap(times.other);
-      proposer.advance(committed, tapped.defined() ? tapped.slice(0, 0, seen) : at::Tensor());
+      proposer.advance(committed, taps.empty() ? at::Tensor() : output.tapped.slice(0, 0, seen));
       text.watch.lap(times.draft);
       text.position += seen;
     }

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/runtime.h"
 #include "tests/decode/toy.h"
+#include "tests/support/files.h"
 
 namespace pacer::decode {
 namespace {
@@ -36,15 +38,13 @@ std::vector<BatchRequest> requests(size_t count, int64_t shared = 0) {
   return made;
 }
 
-BatchOptions options_of(double temperature, int64_t sequences, int64_t prefill_rows, bool exact = false) {
+BatchOptions options_of(double temperature, int64_t sequences) {
   BatchOptions options;
   options.sampling.temperature = temperature;
   options.sampling.max_new_tokens = 25;
   options.sampling.stop_ids = {4};
   options.sampling.seed = 5;
   options.sequences = sequences;
-  options.prefill_rows = prefill_rows;
-  options.exact_prefill = exact;
   return options;
 }
 
@@ -63,19 +63,17 @@ TEST(GenerateBatch, WritesWhatPlainDecodingWritesWhateverTheBatch) {
   for (const int64_t shared : {0, 20}) {
     const std::vector<BatchRequest> asked = requests(30, shared);
     for (const double temperature : {0.0, 0.8}) {
-      for (const auto& [sequences, rows] : {std::pair<int64_t, int64_t>{1, 1}, {4, 60}, {64, 1000}}) {
-        for (const bool exact : {false, true}) {
-          const BatchOptions options = options_of(temperature, sequences, rows, exact);
-          const auto made = texts(asked, options);
-          ASSERT_EQ(made.size(), asked.size());
-          for (size_t i = 0; i < asked.size(); ++i) {
-            DecodeOptions single;
-            single.sampling = options.sampling;
-            single.sample = asked[i].sample;
-            const Decoded plain = decode_plain(toy_target(), asked[i].prompt, single);
-            EXPECT_EQ(made.at(i).first, plain.tokens) << i;
-            EXPECT_EQ(made.at(i).second, plain.finish) << i;
-          }
+      for (const int64_t sequences : {1, 4, 64}) {
+        const BatchOptions options = options_of(temperature, sequences);
+        const auto made = texts(asked, options);
+        ASSERT_EQ(made.size(), asked.size());
+        for (size_t i = 0; i < asked.size(); ++i) {
+          DecodeOptions single;
+          single.sampling = options.sampling;
+          single.sample = asked[i].sample;
+          const Decoded plain = decode_plain(toy_target(), asked[i].prompt, single);
+          EXPECT_EQ(made.at(i).first, plain.tokens) << i;
+          EXPECT_EQ(made.at(i).second, plain.finish) << i;
         }
       }
     }
@@ -85,7 +83,7 @@ TEST(GenerateBatch, WritesWhatPlainDecodingWritesWhateverTheBatch) {
 TEST(GenerateBatch, ComputesASharedBeginningOnce) {
   const std::vector<BatchRequest> asked = requests(10, 20);
   const BatchStatistics statistics =
-      generate_batch(toy_target(), asked, options_of(0.0, 4, 100), [](const BatchResult&) { return true; });
+      generate_batch(toy_target(), asked, options_of(0.0, 4), [](const BatchResult&) { return true; });
   EXPECT_GE(statistics.shared_prefix, 20);
   EXPECT_EQ(statistics.computed_prompt_tokens,
             statistics.prompt_tokens - statistics.shared_prefix * static_cast<int64_t>(asked.size() - 1));
@@ -93,20 +91,46 @@ TEST(GenerateBatch, ComputesASharedBeginningOnce) {
 
 TEST(GenerateBatch, FillsTheBatchAndRunsPromptsTogether) {
   const test::ToyTarget target(kVocab, 3, 1.0);
-  BatchOptions options = options_of(0.0, 8, 10000);
+  BatchOptions options = options_of(0.0, 8);
   options.sampling.stop_ids = {};
-  const BatchStatistics statistics =
-      generate_batch(target, requests(16), options, [](const BatchResult&) { return true; });
+  const std::vector<BatchRequest> asked = requests(16);
+  const BatchStatistics statistics = generate_batch(target, asked, options, [](const BatchResult&) { return true; });
   EXPECT_EQ(statistics.steps, 2 * 24);  // all texts have the same length: two full batches
-  EXPECT_EQ(target.forwards, 2 * 24 + 2);
+  size_t pieces = 0;                    // prompts of a batch run side by side, sixteen tokens of each per pass
+  for (const size_t first : {0, 8}) {
+    size_t longest = 0;
+    for (size_t i = first; i < first + 8; ++i) longest = std::max(longest, asked[i].prompt.size());
+    pieces += (longest + 15) / 16;
+  }
+  EXPECT_EQ(target.forwards, 2 * 24 + static_cast<int64_t>(pieces));
   EXPECT_EQ(statistics.new_tokens, 16 * 25);
   EXPECT_EQ(statistics.texts, 16);
 }
 
+TEST(GenerateBatch, ARealTargetWritesTheSameTextAloneAndInABatch) {
+  auto runtime = device::Runtime::open("cpu");
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto target = target::Target::load(test::golden("dspark/target"), dtype, runtime);
+    for (const double temperature : {0.0, 1.0}) {
+      BatchOptions options = options_of(temperature, 16);
+      options.sampling.stop_ids = {};
+      const std::vector<BatchRequest> asked = requests(16, 12);
+      generate_batch(*target, asked, options, [&](const BatchResult& result) {
+        DecodeOptions single;
+        single.sampling = options.sampling;
+        single.sample = asked[result.request].sample;
+        EXPECT_EQ(result.tokens, decode_plain(*target, asked[result.request].prompt, single).tokens)
+            << toString(dtype) << " " << temperature << " " << result.request;
+        return true;
+      });
+    }
+  }
+}
+
 TEST(GenerateBatch, StopsWhenAsked) {
   int handed = 0;
-  const BatchStatistics statistics = generate_batch(toy_target(), requests(30), options_of(0.8, 4, 60),
-                                                    [&](const BatchResult&) { return ++handed < 5; });
+  const BatchStatistics statistics =
+      generate_batch(toy_target(), requests(30), options_of(0.8, 4), [&](const BatchResult&) { return ++handed < 5; });
   EXPECT_EQ(handed, 5);
   EXPECT_TRUE(statistics.stopped);
 }
@@ -122,7 +146,7 @@ TEST(GenerateBatch, RefusesAPromptThatLeavesNoRoom) {
   std::vector<BatchRequest> asked = requests(3);
   asked[1].prompt.assign(5000, 1);
   try {
-    generate_batch(toy_target(), asked, options_of(0.0, 4, 60), [](const BatchResult&) { return true; });
+    generate_batch(toy_target(), asked, options_of(0.0, 4), [](const BatchResult&) { return true; });
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data);
