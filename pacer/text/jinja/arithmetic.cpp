@@ -132,14 +132,17 @@ Value reals(BinaryOperator op, double a, double b) {
     case BinaryOperator::power:
       if (a == 0 && b < 0) division_by_zero("0.0 cannot be raised to a negative power");
       if (a < 0 && b != std::floor(b)) value_error("complex numbers are not supported");
+      if (std::isfinite(a) && std::isfinite(b) && std::isinf(std::pow(a, b))) {
+        throw Failure(FailureType::overflow, "Numerical result out of range");
+      }
       return std::pow(a, b);
   }
   return 0.0;
 }
 
 Value repeat(Context& context, const Value& value, int64_t count) {
-  const auto times = static_cast<size_t>(std::max<int64_t>(count, 0));
   const size_t size = value.is_string() ? value.text().size() : value.items().size();
+  const auto times = size == 0 ? size_t{0} : static_cast<size_t>(std::max<int64_t>(count, 0));
   if (size != 0 && times > context.limits().bytes / size) context.charge(context.limits().bytes + 1);
   if (value.is_string()) {
     context.charge(size * times);
@@ -223,18 +226,10 @@ Value absolute(const Value& value) {
 }
 
 Value concatenate(Context& context, const std::vector<Value>& parts) {
-  bool safe = false;
-  for (const Value& part : parts) safe = safe || part.is_safe();
   std::string out;
-  for (const Value& part : parts) {
-    if (safe && !part.is_safe()) {
-      out += escape_html(to_text(context, part));
-    } else {
-      append_text(context, out, part);
-    }
-  }
+  for (const Value& part : parts) append_text(context, out, part);
   context.charge(out.size());
-  return Value(std::move(out), safe);
+  return out;
 }
 
 std::string escape_html(const std::string& text) {

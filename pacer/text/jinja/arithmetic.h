@@ -11,7 +11,7 @@ Value binary(Context& context, BinaryOperator op, const Value& a, const Value& b
 Value negative(const Value& value);
 Value positive(const Value& value);
 Value absolute(const Value& value);
-// The ~ operator: the texts one after the other.
+// The ~ operator: the texts one after the other. Unlike + it escapes nothing, marked as HTML or not.
 Value concatenate(Context& context, const std::vector<Value>& parts);
 // & < > " ' as HTML entities.
 std::string escape_html(const std::string& text);

@@ -89,8 +89,10 @@ bool equal(const Value& a, const Value& b) {
     }
     case Kind::dict:
       return a.identity() == b.identity() || equal_entries(a.entries(), b.entries());
+    case Kind::object:
+      return a.object().equals(b.object());
     default:
-      return a.identity() == b.identity();
+      return false;  // numbers were compared above
   }
 }
 

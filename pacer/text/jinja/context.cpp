@@ -10,17 +10,17 @@ Context::~Context() {
 }
 
 void Context::step(int64_t count) {
-  steps_ += count;
-  if (steps_ > limits_.steps) {
+  if (count > limits_.steps - steps_) {
     throw Failure(FailureType::limit, "the template ran more than " + std::to_string(limits_.steps) + " steps");
   }
+  steps_ += count;
 }
 
 void Context::charge(uint64_t bytes) {
-  bytes_ += bytes;
-  if (bytes > limits_.bytes || bytes_ > limits_.bytes) {
+  if (bytes > limits_.bytes - bytes_) {
     throw Failure(FailureType::limit, "the template made more than " + std::to_string(limits_.bytes) + " bytes");
   }
+  bytes_ += bytes;
 }
 
 Context::Level::Level(Context& context) : context_(context) {

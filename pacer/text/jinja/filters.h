@@ -15,7 +15,8 @@ struct NamedFilter {
   Filter filter;
 };
 
-// Null when there is none. "random" is left out on purpose: a template must give the same text every time.
+// Null when there is none. "random" is left out on purpose: a template must give the same text every time. So are
+// pprint, urlize and wordwrap, which no chat template needs.
 Filter find_filter(std::string_view name);
 
 // By subject, one file each.

@@ -146,19 +146,9 @@ Value attribute_named(Context& context, const Value& input, Arguments arguments)
   return attribute_only(context, input, parameters.text(0, ""));
 }
 
-Value pretty(Context& context, const Value& input, Arguments arguments) {
-  const Parameters parameters("pprint", std::move(arguments), {});
-  std::string out = repr(context, input);
-  if (code_points(out) > 80) {
-    value_error("pprint of more than one line is not supported; use tojson(indent=...)");
-  }
-  return out;
-}
-
 constexpr NamedFilter kFilters[] = {
-    {"abs", absolute_value}, {"attr", attribute_named}, {"d", defaulted},
-    {"default", defaulted},  {"float", as_real},        {"int", as_integer},
-    {"pprint", pretty},      {"round", rounded},        {"tojson", filter_tojson},
+    {"abs", absolute_value}, {"attr", attribute_named}, {"d", defaulted},   {"default", defaulted},
+    {"float", as_real},      {"int", as_integer},       {"round", rounded}, {"tojson", filter_tojson},
 };
 
 }  // namespace

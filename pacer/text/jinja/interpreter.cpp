@@ -92,9 +92,7 @@ Interpreter::Flow Interpreter::run(const Break&) { return Flow::leave; }
 
 Interpreter::Flow Interpreter::run(const Continue&) { return Flow::again; }
 
-Interpreter::Flow Interpreter::run(const For& node) {
-  return run_for(node, evaluate(*node.iterable), 0);
-}
+Interpreter::Flow Interpreter::run(const For& node) { return run_for(node, evaluate(*node.iterable), 0); }
 
 Interpreter::Flow Interpreter::run(const Set& node) {
   assign(node.target, evaluate(*node.value));

@@ -107,9 +107,10 @@ class Writer {
  private:
   void line(int level) {
     if (!style_.indent) return;
+    const uint64_t size = out.size() + style_.indent->size() * static_cast<uint64_t>(level);
+    if (size > context_.limits().bytes) context_.charge(size);  // throws
     out += '\n';
     for (int i = 0; i < level; ++i) out += *style_.indent;
-    if (out.size() > context_.limits().bytes) context_.charge(out.size());
   }
 
   void write_list(const std::vector<Value>& values) {

@@ -97,12 +97,10 @@ std::optional<Value> own_item(const Value& object, const Value& key) {
   }
 }
 
-std::string described(const Value& object) {
-  return object.is_none() ? "'None'" : "'" + type_name(object) + " object'";
-}
+std::string described(const Value& object) { return object.is_none() ? "None" : type_name(object) + " object"; }
 
 Value no_attribute(const Value& object, const std::string& name) {
-  return Value::undefined(described(object) + " has no attribute '" + name + "'");
+  return Value::undefined("'" + described(object) + "' has no attribute '" + name + "'");
 }
 
 }  // namespace
@@ -139,19 +137,17 @@ Value item(Context& context, const Value& object, const Value& key) {
 
 Value slice(Context& context, const Value& object, const Value& start, const Value& stop, const Value& step) {
   require_defined(object);
-  for (const Value* bound : {&start, &stop, &step}) {
-    if (!bound->is_none() && !bound->is_integral()) {
-      // Jinja turns the TypeError of a bad slice into an undefined value.
-      return Value::undefined(described(object) + " has no element slice(" + repr(context, start) + ", " +
-                              repr(context, stop) + ", " + repr(context, step) + ")");
-    }
-  }
   const bool text = object.is_string();
-  std::vector<Value> walked;
-  if (object.is(Kind::object) && object.object().indexable()) walked = *object.object().iterate();
-  if (!text && !object.is_sequence() && walked.empty() && !(object.is(Kind::object) && object.object().indexable())) {
-    return Value::undefined(described(object) + " has no element slice(...)");
+  const bool walkable = object.is(Kind::object) && object.object().indexable();
+  if (object.is(Kind::dict)) type_error("unhashable type: 'slice'");
+  if (!text && !object.is_sequence() && !walkable) {
+    type_error("'" + type_name(object) + "' object is not subscriptable");
   }
+  for (const Value* bound : {&start, &stop, &step}) {
+    require_defined(*bound);
+    if (!bound->is_none() && !bound->is_integral()) type_error("slice indices must be integers or None");
+  }
+  const std::vector<Value> walked = walkable ? *object.object().iterate() : std::vector<Value>();
   const std::vector<Value>& values = object.is_sequence() ? object.items() : walked;
   const int64_t size = text ? code_points(object.text()) : static_cast<int64_t>(values.size());
   const int64_t stride = step.is_none() ? 1 : step.integer();

@@ -15,7 +15,7 @@ Value attribute(Context& context, const Value& object, const std::string& name);
 Value attribute_only(Context& context, const Value& object, const std::string& name);
 // object[key]: first an item, then an attribute.
 Value item(Context& context, const Value& object, const Value& key);
-// object[start:stop:step]; absent bounds are none.
+// object[start:stop:step]; absent bounds are none. Unlike a single item, a slice of what cannot be cut is an error.
 Value slice(Context& context, const Value& object, const Value& start, const Value& stop, const Value& step);
 // Throws Failure{type} when the value cannot be called.
 Value call(Context& context, const Value& callee, Arguments arguments);

@@ -70,6 +70,12 @@ std::string Range::repr(Context&) const {
          (step_ == 1 ? "" : ", " + std::to_string(step_)) + ")";
 }
 
+bool Range::equals(const Object& other) const {
+  const auto* range = dynamic_cast<const Range*>(&other);
+  if (range == nullptr || range->length_ != length_) return false;
+  return length_ == 0 || (range->start_ == start_ && (length_ == 1 || range->step_ == step_));
+}
+
 std::optional<std::vector<Value>> Range::iterate() {
   std::vector<Value> values;
   values.reserve(static_cast<size_t>(length_));

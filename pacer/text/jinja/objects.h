@@ -60,6 +60,7 @@ class Range final : public Object {
   bool iterable() const override { return true; }
   std::optional<int64_t> length() const override { return length_; }
   bool indexable() const override { return true; }
+  bool equals(const Object& other) const override;  // the same numbers
 
  private:
   int64_t start_, stop_, step_, length_;

@@ -133,8 +133,10 @@ class PercentFormatter {
       ++at_;
       directive(out);
     }
-    const bool single = !values_.is(Kind::tuple);
-    if (single ? (!values_.is(Kind::dict) && !named_ && next_ == 0) : next_ < values_.items().size()) {
+    // What can be indexed counts as a mapping, and a mapping need not be used up.
+    const bool mapping =
+        values_.is(Kind::dict) || values_.is(Kind::list) || (values_.is(Kind::object) && values_.object().indexable());
+    if (values_.is(Kind::tuple) ? next_ < values_.items().size() : !mapping && !named_ && next_ == 0) {
       type_error("not all arguments converted during string formatting");
     }
     context_.charge(out.size());

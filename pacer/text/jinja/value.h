@@ -124,6 +124,7 @@ class Object : public Heap {
   virtual bool iterable() const { return false; }
   virtual std::optional<int64_t> length() const { return std::nullopt; }
   virtual bool indexable() const { return false; }
+  virtual bool equals(const Object& other) const { return this == &other; }
 };
 
 // Fails for undefined values, with their message.
