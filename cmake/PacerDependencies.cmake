@@ -36,5 +36,6 @@ if(NOT PACER_TORCH_FREE)
   add_library(pacer_torch INTERFACE)
   target_include_directories(pacer_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
   target_compile_definitions(pacer_torch INTERFACE AT_PER_OPERATOR_HEADERS)
-  target_link_libraries(pacer_torch INTERFACE torch_cpu c10)
+  # libgomp has one name everywhere, so a process holds one copy of it, LibTorch's, with one pool of threads.
+  target_link_libraries(pacer_torch INTERFACE torch_cpu c10 gomp)
 endif()

@@ -36,6 +36,13 @@ function(pacer_room room links_torch)
   endif()
   add_library(${target} STATIC ${sources})
   add_library(Pacer::${room} ALIAS ${target})
+  # at::parallel_for is a template over OpenMP pragmas: compiled without the flag it runs on one thread and says nothing.
+  foreach(source IN LISTS sources)
+    file(STRINGS "${source}" parallel REGEX "at::parallel_for" LIMIT_COUNT 1)
+    if(parallel)
+      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS -fopenmp)
+    endif()
+  endforeach()
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${room})
   # A room without torch sees only such rooms, so that its tests and its users do not load LibTorch.
   if(links_torch)

@@ -42,7 +42,7 @@ struct ModelConfig {
 };
 
 // Default tap layers: `count` output ids (1 + i * (layers - 4) / (count - 1), rounded half to even); three below 32
-// layers, else five.
+// layers, else five; one is layers / 2. Throws Error{usage} when the model is too shallow for that many.
 std::vector<int64_t> default_taps(int64_t layers, std::optional<int64_t> count = std::nullopt);
 
 }  // namespace pacer::target

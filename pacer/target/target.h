@@ -77,8 +77,8 @@ class Target {
   // A weight by its Hugging Face name ("model.layers.3.mlp.up_proj.weight"), for warm starts. Throws Error{format}.
   virtual at::Tensor weight(const std::string& name) const = 0;
 
-  // Differentiable packed forward in f32, for tests of gradients and for training whole models.
-  // weights: name -> tensor; returns logits [T, V].
+  // Weights in memory, with the packed copies that the first decoding call and the first logits make. Mapped weights
+  // count as well, although other processes share their pages.
   virtual uint64_t weight_bytes() const = 0;
 };
 

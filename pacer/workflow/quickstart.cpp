@@ -6,6 +6,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/logging.h"
+#include "pacer/base/machine.h"
 #include "pacer/base/numbers.h"
 #include "pacer/base/resources.h"
 #include "pacer/data/word_problems.h"
@@ -40,7 +41,7 @@ class Quickstart {
  public:
   explicit Quickstart(const QuickstartOptions& options)
       : options_(options), book_(options.folder), runtime_(device::Runtime::open(options.device)) {
-    if (options.threads > 0) runtime_.set_threads(options.threads);
+    runtime_.set_threads(options.threads > 0 ? options.threads : this_machine().cores);
   }
 
   Json run() {
@@ -119,7 +120,7 @@ class Quickstart {
       {
         const auto target = load(model, at::kBFloat16);
         const auto text = text::ModelText::load(model);
-        speed.plain_token_s = plain_token_seconds(*target, *text);
+        decode_threads_ = fastest_threads(*target, *text, speed.plain_token_s);
         const GenerateReport first = generate_data(*target, *text, generation(model, kFirstAnswers));
         if (!first.finished) throw Stopped{};
         // Answers of an earlier call that was stopped take no time now, and say nothing about the speed.
@@ -128,12 +129,30 @@ class Quickstart {
       }
       speed.elapsed_s = watch_.wall();
       const QuickstartPlan plan = plan_quickstart(wishes, speed);
-      log_info("plan for " + format_fixed(wishes.minutes, 1) + " minutes, " + std::to_string(runtime_.threads()) +
-               " threads (" + format_fixed(1 / speed.plain_token_s, 0) + " tokens/s plain):");
+      log_info("plan for " + format_fixed(wishes.minutes, 1) + " minutes on " + std::to_string(runtime_.threads()) +
+               " cores (plain decoding: " + format_fixed(1 / speed.plain_token_s, 0) + " tokens/s with " +
+               std::to_string(decode_threads_) + (decode_threads_ == 1 ? " thread):" : " threads):"));
       log_lines(plan.text());
-      return plan.to_json();
+      Json result = plan.to_json();
+      result["decode_threads"] = decode_threads_;
+      return result;
     });
+    decode_threads_ = made.at("decode_threads").get<int>();
     return QuickstartPlan::from_json(made);
+  }
+
+  // Decoding one text streams the weights: a second thread helps where the memory has more to give, and costs where it
+  // has not or where the core is busy. So both are tried, and what is compared later is the faster plain path.
+  int fastest_threads(const target::Target& target, const text::ModelText& text, double& token_s) {
+    const int all = runtime_.threads();
+    token_s = plain_token_seconds(target, text);
+    if (all == 1 || options_.threads > 0) return all;
+    runtime_.set_threads(1);
+    const double alone = plain_token_seconds(target, text);
+    runtime_.set_threads(all);
+    if (token_s < 0.9 * alone) return all;  // by less than a tenth is noise, and costs a core
+    token_s = alone;
+    return 1;
   }
 
   double plain_token_seconds(const target::Target& target, const text::ModelText& text) const {
@@ -223,7 +242,9 @@ class Quickstart {
                    {"prompts", plan.evaluation_prompts},
                    {"exact_prompts", plan.exact_prompts},
                    {"new_tokens", kNewTokens}});
+    inputs["threads"] = decode_threads_;
     return book_.run("evaluate", inputs, [&] {
+      runtime_.set_threads(decode_threads_);
       QuickstartEvaluation evaluation{.model = model,
                                       .draft = draft,
                                       .folder = options_.folder,
@@ -249,7 +270,7 @@ class Quickstart {
     }
     summary["schema"] = "pacer.quickstart/1";
     summary["wall_s"] = wall;
-    summary["threads"] = runtime_.threads();
+    summary["threads"] = decode_threads_;
     summary["domains"] = domains;
     write_file(at("summary.json"), summary.dump(2) + "\n");
     write_file(at("report.html"), render_report(read_report(options_.folder)));
@@ -270,6 +291,7 @@ class Quickstart {
   const Stopwatch watch_;
   StageBook book_;
   device::Runtime runtime_;
+  int decode_threads_ = 1;  // of the evaluation
 };
 
 target::ModelConfig Quickstart::train_target_config(const fs::path& model) {

@@ -140,6 +140,30 @@ TEST(BlockProposer, AContextGrownInPiecesEqualsOneMadeAtOnce) {
   EXPECT_TRUE(test::close(a.probabilities, b.probabilities, 1e-5, 1e-5));
 }
 
+TEST(BlockProposer, Bf16FollowsF32) {
+  device::Runtime runtime = device::Runtime::open("cpu");
+  const std::shared_ptr<const target::Target> narrow =
+      target::Target::load(test::golden("dspark/target"), at::kBFloat16, runtime);
+  const auto wide = golden_target();
+  const std::vector<int64_t> prompt{33, 35, 24, 76, 53, 71, 9, 77};
+  const at::Tensor tapped = wide->forward(target::TokenBatch::single(prompt), {0, 2, 5}).tapped;
+  for (const char* folder : {"dspark/vanilla_fitted", "dspark/rnn_fitted", "dspark/dflash_fitted"}) {
+    at::Tensor logits[2];
+    for (const int which : {0, 1}) {
+      const auto proposer = load_block_proposer(test::golden(folder), which == 0 ? wide : narrow);
+      proposer->start(prompt, which == 0 ? tapped : tapped.to(at::kBFloat16));
+      logits[which] = proposer
+                          ->propose(9, 5, false,
+                                    [](const at::Tensor& row, at::Tensor* law) {
+                                      *law = row.clone();
+                                      return int64_t{77};
+                                    })
+                          .probabilities;
+    }
+    EXPECT_TRUE(test::close_l2(logits[1], logits[0], 3e-2)) << folder;
+  }
+}
+
 TEST(BlockProposer, ProposesAtMostTheLimit) {
   const auto target = golden_target();
   const auto proposer = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);

@@ -119,6 +119,38 @@ TEST(DraftTraining, ForwardRowsAreGolden) {
   }
 }
 
+// The reference's bf16 run with f32 frequencies. Its logits are rounded to bf16, ours are not.
+TEST(DraftTraining, Bf16LogitsAreGolden) {
+  for (const char* name : {"vanilla", "gated", "rnn", "confidence_plain"}) {
+    const GoldenBatch golden(std::string("dspark/") + name);
+    const auto rows = golden.all_rows();
+    const FeatureBatch features = golden.features(rows, at::kBFloat16);
+    const DraftConfig config = golden.config();
+    const BlockBatch blocks = block_batch(config, golden.plan({}, features, rows), host_tokens(features));
+    DraftWeights weights;
+    for (const auto& [parameter, shape] : parameter_shapes(config)) weights[parameter] = golden.model[parameter];
+    const Backbone backbone(config, target::rope_table(config.layer.rope, config.layer.head_dim, 256));
+    const BackboneWeights arranged = arrange(config, weights, at::kBFloat16);
+    const at::Tensor context = backbone.context(arranged, features.tapped.index_select(0, blocks.context_rows));
+    at::Tensor x = golden.model["embed_tokens.weight"].to(at::kBFloat16).index_select(0, blocks.ids);
+    for (int64_t i = 0; i < config.layers; ++i) {
+      const auto& layer = arranged.layers[static_cast<size_t>(i)];
+      const KeysValues keys = backbone.context_keys(layer, context, backbone.rope().rows(blocks.context_positions));
+      x = backbone.layer(layer, i, x, keys, blocks.layout, backbone.rope().rows(blocks.positions));
+    }
+    const at::Tensor hidden = backbone.final_norm(arranged, x);
+    const MarkovWeights markov = arrange_markov(config, weights, at::kBFloat16);
+    const at::Tensor e =
+        weights.at("markov_head.markov_w1.weight").to(at::kBFloat16).index_select(0, blocks.previous_ids);
+    const at::Tensor logits = at::zeros({hidden.size(0), config.layer.vocab_size});
+    nn::product_f32(logits, hidden, golden.model["lm_head.weight"].to(at::kBFloat16));
+    nn::product_f32(logits, markov_blocks(markov, e, hidden, config.block_size).contiguous(), markov.w2, true);
+    const at::Tensor live = golden.live_blocks(golden.train["eval_mask"]).flatten().to(at::kBool);
+    const at::Tensor expected = golden.live_blocks(golden.train["bf16.draft_logits"]).flatten(0, 1);
+    EXPECT_TRUE(test::close_l2(logits.index({live}), expected.index({live}), 1e-2)) << name;
+  }
+}
+
 TEST(DraftTraining, TwoRanksAddUpToOneProcess) {
   const GoldenBatch golden("dspark/vanilla");
   const test::GoldenTensors ranks("dspark/vanilla/train_two_ranks.safetensors");

@@ -1,4 +1,6 @@
 // With caches and at most 16 rows a sequence, a row has the same bits however the work was cut.
+#include <ostream>
+
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -15,6 +17,7 @@ struct Case {
   std::string model;
   at::ScalarType dtype;
 };
+void PrintTo(const Case& one, std::ostream* out) { *out << one.model << " in " << toString(one.dtype); }
 
 class DecodingPromise : public ::testing::TestWithParam<Case> {
  protected:

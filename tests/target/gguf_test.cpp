@@ -92,6 +92,33 @@ TEST_P(SmolLm2, GreedyIdsAndMargins) {
   }
 }
 
+// The widths of a real model in both types: a draft of any length verified in one call, every row as if it came alone.
+TEST(SmolLm2Rows, HaveTheSameBitsAloneAndTogether) {
+  PACER_PACKAGE_OR_SKIP(folder, "smollm2");
+  auto runtime = device::Runtime::open("cpu");
+  const Json expected = test::golden_json("checkpoint_layouts/smollm2_expected.json");
+  const GoldenTensors golden("checkpoint_layouts/smollm2_expected.safetensors");
+  const std::vector<int64_t> prompt = ids_of(golden["case1.prompt_ids"]);
+  const std::vector<int64_t> answer = ids_of(golden["case1.greedy_ids"].slice(0, 0, 16));
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto model = Target::load(folder / expected.at("file").get<std::string>(), dtype, runtime);
+    const auto start = model->new_cache(128);
+    model->forward(TokenBatch::single(prompt), {}, {start.get()});
+    const auto logits = [&](KvCache& cache, const std::vector<int64_t>& ids) {
+      return model->logits(model->forward(TokenBatch::single(ids, cache.length()), {}, {&cache}).last);
+    };
+    std::vector<at::Tensor> alone;
+    const auto single = start->clone();
+    for (const int64_t id : answer) alone.push_back(logits(*single, {id}));
+    for (const int64_t count : {2, 6, 8, 9, 16}) {
+      start->crop(static_cast<int64_t>(prompt.size()));
+      const at::Tensor together = logits(*start, {answer.begin(), answer.begin() + count});
+      EXPECT_TRUE(test::same_bits(together, at::cat(at::TensorList(alone).slice(0, static_cast<size_t>(count)))))
+          << toString(dtype) << ", " << count << " rows";
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, SmolLm2, ::testing::Values(0, 1));
 
 }  // namespace

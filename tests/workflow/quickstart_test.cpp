@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 QuickstartOptions small(const fs::path& folder) {
   QuickstartOptions options;
   options.folder = folder;
-  options.wishes = {.minutes = 10, .steps = 110, .prompts = 110, .evaluation_prompts = 4, .full = false};
+  options.wishes = {.minutes = 10, .steps = 110, .prompts = 110, .evaluation_prompts = 3, .full = false};
   return options;
 }
 
@@ -33,7 +33,7 @@ TEST(Quickstart, TrainsADraftThatIsAcceptedAndChangesNoText) {
   EXPECT_TRUE(domains.at("word_problems").at("trained").get<bool>());
   EXPECT_GT(domains.at("word_problems").at("acceptance_length").get<double>(), 1.3);
   for (const auto& [kind, domain] : domains.items()) {
-    EXPECT_EQ(domain.at("prompts").get<int64_t>(), 4) << kind;
+    EXPECT_EQ(domain.at("prompts").get<int64_t>(), 3) << kind;
     EXPECT_TRUE(domain.at("identical_f32").get<bool>()) << kind;
     EXPECT_EQ(domain.at("trained").get<bool>(), kind == "word_problems");
     EXPECT_LT(domain.at("lookup").at("acceptance_length").get<double>(), 1.8) << kind;
