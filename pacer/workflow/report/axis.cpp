@@ -27,7 +27,8 @@ Axis nice_axis(double low, double high, int wanted) {
   const double first = std::floor(low / step + 0.01), last = std::ceil(high / step - 0.01);
   axis.low = first * step;
   axis.high = last * step;
-  for (double i = first; i <= last; i += 1) axis.ticks.push_back(i * step);
+  const auto intervals = static_cast<int>(std::lround(last - first));
+  for (int i = 0; i <= intervals; ++i) axis.ticks.push_back((first + i) * step);
   return axis;
 }
 
