@@ -4,6 +4,8 @@
 #include <map>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "pacer/base/clocks.h"
@@ -55,6 +57,9 @@ draft::FeatureBatch FeatureSource::batch(const std::vector<int64_t>& rows) {
       const int64_t from = source->starts[slot], length = source->starts[slot + 1] - from;
       batch.tapped.narrow(0, batch.starts[i], length).copy_(source->tapped.narrow(0, from, length));
       batch.last.narrow(0, batch.starts[i], length).copy_(source->last.narrow(0, from, length));
+      if (!source->log_sum.defined()) continue;
+      if (!batch.log_sum.defined()) batch.log_sum = at::empty({batch.starts.back()}, source->log_sum.options());
+      batch.log_sum.narrow(0, batch.starts[i], length).copy_(source->log_sum.narrow(0, from, length));
     }
   }
   return batch;
@@ -85,6 +90,7 @@ std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
   group->tapped = std::move(output.tapped);
   group->last = std::move(output.last);
   group->starts = packed.starts;
+  group->log_sum = teaching_log_sums(*group, first);
   group->bytes = group->tapped.nbytes() + group->last.nbytes();
 
   ++statistics_.groups_computed;
@@ -93,6 +99,21 @@ std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
   statistics_.wall_s += watch.wall();
   statistics_.cpu_s += watch.cpu();
   return group;
+}
+
+at::Tensor FeatureSource::teaching_log_sums(const Group& group, int64_t first_row) const {
+  if (!log_sums_) return {};
+  std::vector<int64_t> teaching;
+  for (size_t slot = 0; slot + 1 < group.starts.size(); ++slot) {
+    const std::vector<uint8_t>& supervised = (*rows_)[static_cast<size_t>(first_row) + slot].supervised;
+    for (size_t i = 1; i < supervised.size(); ++i) {
+      if (supervised[i] != 0) teaching.push_back(group.starts[slot] + static_cast<int64_t>(i) - 1);
+    }
+  }
+  const at::Tensor index = at::tensor(teaching, at::kLong);
+  const at::Tensor sums = log_sums_(group.last.index_select(0, index));
+  if (!sums.defined()) return {};
+  return at::zeros({group.last.size(0)}, sums.options()).index_copy(0, index, sums);
 }
 
 void FeatureSource::keep(int64_t number, std::shared_ptr<Group> group) {

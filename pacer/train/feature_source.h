@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <unordered_map>
@@ -31,6 +32,10 @@ class FeatureSource {
   FeatureSource(std::shared_ptr<const target::Target> target, std::shared_ptr<const std::vector<data::TokenRow>> rows,
                 target::Taps taps, const FeatureOptions& options);
 
+  // How the target's normalisers follow from its last states (DraftTraining::teacher_log_sums). They are then kept with
+  // the features of the rows that teach, those before a supervised token; the others hold 0. Before the first batch.
+  void use_log_sums(std::function<at::Tensor(const at::Tensor& last)> log_sums) { log_sums_ = std::move(log_sums); }
+
   int64_t rows() const { return static_cast<int64_t>(rows_->size()); }
 
   // Tokens of these rows without features: enough to plan blocks. A row's sample id is its number.
@@ -48,18 +53,21 @@ class FeatureSource {
  private:
   struct Group {
     at::Tensor tapped, last;  // [T, m, H], [T, H]
+    at::Tensor log_sum;       // [T] f32, or undefined
     std::vector<int64_t> starts;
     uint64_t bytes = 0;
     std::list<int64_t>::iterator use;  // its place in order_
   };
   std::shared_ptr<const Group> group(int64_t number);
   std::shared_ptr<Group> compute(int64_t number);
+  at::Tensor teaching_log_sums(const Group& group, int64_t first_row) const;
   void keep(int64_t number, std::shared_ptr<Group> group);
 
   std::shared_ptr<const target::Target> target_;
   std::shared_ptr<const std::vector<data::TokenRow>> rows_;
   target::Taps taps_;
   FeatureOptions options_;
+  std::function<at::Tensor(const at::Tensor&)> log_sums_;
   std::unordered_map<int64_t, std::shared_ptr<Group>> kept_;
   std::list<int64_t> order_;  // most recently used first
   Statistics statistics_;

@@ -161,6 +161,12 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   } else {
     bench.draft =
         draft::DraftTraining::create(config, bench.loss, target, static_cast<uint64_t>(recipe.seed), dtype, runtime);
+  }
+  for (FeatureSource* source : {bench.features.get(), bench.validation.get()}) {
+    if (source == nullptr) continue;
+    source->use_log_sums([draft = bench.draft.get()](const at::Tensor& last) { return draft->teacher_log_sums(last); });
+  }
+  if (!newest) {
     constexpr int64_t kWarmStartTokens = 512;
     if (recipe.draft.warm_start) bench.draft->warm_start(bench.features->batch(first_rows(rows, kWarmStartTokens)));
   }

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <ATen/ops/cat.h>
+#include <ATen/ops/logsumexp.h>
 
 #include "pacer/device/runtime.h"
 #include "tests/support/tensors.h"
@@ -49,6 +52,32 @@ TEST(FeatureSource, ARowHasTheSameBitsWhateverItIsAskedForWithAndHoweverOften) {
   };
   EXPECT_TRUE(pacer::test::same_bits(row0(first, 2), row0(again, 0)));
   EXPECT_TRUE(pacer::test::same_bits(row0(first, 2), row0(computed, 1)));
+}
+
+TEST(FeatureSource, KeepsTheNormalisersOfTheRowsThatTeach) {
+  const Sources sources;
+  FeatureSource source = sources.make(4, 1 << 20);
+  int64_t asked = 0;
+  source.use_log_sums([&](const at::Tensor& last) {
+    asked += last.size(0);
+    return sources.target->logits(last).logsumexp(-1);
+  });
+  for (int time = 0; time < 2; ++time) {
+    const draft::FeatureBatch batch = source.batch({5, 2});
+    const at::Tensor all = sources.target->logits(batch.last).logsumexp(-1);
+    for (size_t s = 0; s < 2; ++s) {
+      for (int64_t row = batch.starts[s]; row + 1 < batch.starts[s + 1]; ++row) {
+        const bool teaches = batch.supervised[row + 1].item<uint8_t>() != 0;
+        EXPECT_NEAR(batch.log_sum[row].item<float>(), teaches ? all[row].item<float>() : 0.0f, 1e-4) << row;
+      }
+    }
+  }
+  int64_t teaching = 0;  // of the two groups of four, once each
+  for (int64_t row = 0; row < 8; ++row) {
+    const auto& supervised = (*sources.rows)[static_cast<size_t>(row)].supervised;
+    teaching += std::count(supervised.begin() + 1, supervised.end(), uint8_t{1});
+  }
+  EXPECT_EQ(asked, teaching);
 }
 
 TEST(FeatureSource, ComputesAGroupOnceWhileThereIsMemory) {
