@@ -12,6 +12,7 @@
 #include "pacer/eval/summary.h"
 #include "pacer/eval/task.h"
 #include "pacer/text/model_text.h"
+#include "pacer/train/run_folder.h"
 
 namespace pacer::cli {
 namespace {
@@ -41,7 +42,7 @@ void run(Arguments arguments, const Context& context) {
       target::Target::load(arguments.target, arguments.dtype == "f32" ? at::kFloat : at::kBFloat16, runtime);
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> draft;
-  if (!arguments.draft.empty()) draft = draft::load_block_proposer(arguments.draft, target);
+  if (!arguments.draft.empty()) draft = draft::load_block_proposer(train::best_draft(arguments.draft), target);
 
   int64_t prompts = 0;
   for (const eval::Task& task : tasks) prompts += static_cast<int64_t>(task.prompts.size());
@@ -75,7 +76,8 @@ void add_eval(CLI::App& app, Context& context) {
   eval::MeasureOptions& options = arguments->options;
   CLI::App* command = app.add_subcommand("eval", "Measure what a draft is worth: acceptance, speed-up, same text");
   command->add_option("--target", arguments->target, "Hugging Face folder or .gguf file")->required();
-  command->add_option("--draft", arguments->draft, "Folder of a draft; without it only prompt lookup is measured");
+  command->add_option("--draft", arguments->draft,
+                      "A draft or the run that trained it; without it only prompt lookup is measured");
   command->add_option("--tasks", arguments->tasks, "Files of prompts (JSON Lines), separated by commas")
       ->required()
       ->delimiter(',');
@@ -106,7 +108,7 @@ void add_eval(CLI::App& app, Context& context) {
   command->add_option("--device", arguments->device)->capture_default_str();
   command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
   context.add_common(
-      *command, {"pacer eval --target model --draft runs/first/latest --tasks data/prompts/chat.jsonl",
+      *command, {"pacer eval --target model --draft runs/first --tasks data/prompts/chat.jsonl",
                  "pacer eval --target m.gguf --draft d --tasks a.jsonl,b.jsonl --dtype f32 --limit 6 --out r.json"});
   command->callback([arguments, &context] { run(*arguments, context); });
 }

@@ -15,6 +15,7 @@
 #include "pacer/device/runtime.h"
 #include "pacer/draft/block_proposer.h"
 #include "pacer/text/model_text.h"
+#include "pacer/train/run_folder.h"
 
 namespace pacer::cli {
 namespace {
@@ -94,7 +95,7 @@ void run(Arguments arguments, const Context& context) {
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> proposer;
   if (arguments.lookup) proposer = std::make_unique<decode::PromptLookup>();
-  if (!arguments.draft.empty()) proposer = draft::load_block_proposer(arguments.draft, target);
+  if (!arguments.draft.empty()) proposer = draft::load_block_proposer(train::best_draft(arguments.draft), target);
 
   text::TokenStream stream(text->tokenizer());
   const bool colour = proposer && has_colour(StandardStream::output);
@@ -128,7 +129,7 @@ void add_generate(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("generate", "Let the model answer a prompt, with a draft ahead of it if given");
   command->add_option("--target", arguments->target, "Hugging Face folder or .gguf file")->required();
-  command->add_option("--draft", arguments->draft, "Folder of a draft");
+  command->add_option("--draft", arguments->draft, "A draft, or the run that trained it");
   command->add_flag("--lookup", arguments->lookup, "Draft by prompt lookup: what followed the same words before");
   command->add_option("--prompt", arguments->prompt, "What the user says; - reads it from stdin")->required();
   command->add_option("--system", arguments->system, "System message");
@@ -151,7 +152,7 @@ void add_generate(CLI::App& app, Context& context) {
   command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
   context.add_common(*command,
                      {"pacer generate --target model.gguf --prompt \"What is the capital of France?\"",
-                      "pacer generate --target model --draft runs/first/latest --prompt - < question.txt",
+                      "pacer generate --target model --draft runs/first --prompt - < question.txt",
                       "pacer generate --target model --lookup --prompt \"Repeat: one two three\" --temperature 0.7"});
   command->callback([arguments, &context] { run(*arguments, context); });
 }

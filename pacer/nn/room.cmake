@@ -1,7 +1,8 @@
 # Loops over rows are written for the vectoriser. Kernels are compiled once per instruction set and chosen at run time;
 # contraction is off in the plain row kernels so that they mean the same on every processor.
 function(pacer_nn_flags file)
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/nn/${file}" PROPERTIES COMPILE_OPTIONS "-O3;${ARGN}")
+  # Appended: the room's own flags (OpenMP) are there already.
+  set_property(SOURCE "${PROJECT_SOURCE_DIR}/pacer/nn/${file}" APPEND PROPERTY COMPILE_OPTIONS -O3 ${ARGN})
 endfunction()
 
 pacer_nn_flags(rms_norm.cpp)

@@ -23,17 +23,20 @@ namespace {
 
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
 
-// Query i of the last q.size(0) positions sees `reach` positions, its own included.
-at::Tensor dense(const at::Tensor& q_any, const at::Tensor& k_any, const at::Tensor& v_any, int64_t reach) {
-  const at::Tensor q = q_any.to(at::kDouble), k = k_any.to(at::kDouble), v = v_any.to(at::kDouble);
+// Query i of the last q.size(0) positions sees `reach` positions, its own included. Arithmetic in f64; scores, scaled
+// scores and probabilities are rounded to the type of q, as the contract says.
+at::Tensor dense(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t reach) {
   const int64_t group = q.size(1) / k.size(1), length = k.size(0);
+  const auto heads_first = [](const at::Tensor& x, int64_t repeats) {
+    return x.to(at::kDouble).transpose(0, 1).repeat_interleave(repeats, 0);
+  };
+  const auto stored = [&](const at::Tensor& x) { return x.to(q.scalar_type()).to(at::kDouble); };
   const at::Tensor query = at::arange(length - q.size(0), length).unsqueeze(1), key = at::arange(length).unsqueeze(0);
   const at::Tensor hidden = (key > query) + (key <= query - reach);
-  const at::Tensor scores =
-      at::matmul(q.transpose(0, 1), k.transpose(0, 1).repeat_interleave(group, 0).transpose(1, 2));
-  const at::Tensor masked = (scores / std::sqrt(static_cast<double>(q.size(2))))
-                                .masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(masked, -1), v.transpose(0, 1).repeat_interleave(group, 0)).transpose(0, 1);
+  const at::Tensor scores = stored(at::matmul(heads_first(q, 1), heads_first(k, group).transpose(1, 2)));
+  const at::Tensor scaled = stored(scores / std::sqrt(static_cast<double>(q.size(2))));
+  const at::Tensor masked = scaled.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  return at::matmul(stored(at::softmax(masked, -1)), heads_first(v, group)).transpose(0, 1);
 }
 
 struct Shape {
@@ -44,8 +47,8 @@ const std::vector<Shape> kShapes = {{9, 3, 64}, {4, 1, 12}, {4, 4, 8}, {4, 2, 80
 template <typename T>
 class RowAttentionTest : public ::testing::Test {
  protected:
-  // bf16 rounds scores and probabilities, so its distance is that of eight bits of mantissa.
-  static constexpr double kBound = sizeof(T) == 2 ? 1e-2 : 1e-5;
+  // What is left in bf16 is the rounding of the result, and now and then of a score whose f32 sum fell the other way.
+  static constexpr double kBound = sizeof(T) == 2 ? 4e-3 : 1e-5;
 
   static at::Tensor random(at::IntArrayRef shape) { return at::randn(shape).to(kRowType<T>); }
 
