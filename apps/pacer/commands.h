@@ -9,6 +9,7 @@ namespace pacer::cli {
 
 // Each declares one subcommand on `app` with its options; its callback calls into the rooms and computes nothing
 // itself.
+void add_bench(CLI::App& app, Context& context);
 void add_config(CLI::App& app, Context& context);
 void add_data_check(CLI::App& data, Context& context);
 void add_data_generate(CLI::App& data, Context& context);

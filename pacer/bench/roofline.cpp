@@ -1,0 +1,116 @@
+// What this machine can do: single calls of the library, whose rates are the limits of everything else.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sum.h>
+#include <c10/core/InferenceMode.h>
+
+#include "pacer/base/error.h"
+#include "pacer/bench/benches.h"
+#include "pacer/bench/models.h"
+
+namespace pacer::bench {
+namespace {
+
+struct Call {
+  std::string name;
+  std::function<void()> run;
+};
+
+// x w^T by every way the library has. In f32, at::linear goes to MKL, which some processors run at half of what
+// oneDNN reaches.
+std::vector<Call> products(const at::Tensor& x, const at::Tensor& weight) {
+  std::vector<Call> calls = {{"at::linear", [=] { at::linear(x, weight); }}};
+  using Scalars = c10::List<std::optional<at::Scalar>>;
+  using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
+                               Scalars, std::optional<std::string_view>);
+  const auto handle = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (handle) {
+    const auto typed = handle->typed<Pointwise>();
+    calls.push_back(
+        {"mkldnn::_linear_pointwise", [=] { typed.call(x, weight, std::nullopt, "none", Scalars(), std::nullopt); }});
+  }
+  return calls;
+}
+
+std::vector<Call> calls(const Work& work, at::ScalarType dtype, Values& values, Result& result) {
+  const std::string op = work.text("op");
+  const auto rows = [&] { return values.normal({work.integer("m"), work.integer("n")}, 1.0, dtype); };
+  if (op == "gemm") {
+    const int64_t m = work.integer("m"), n = work.integer("n"), k = work.integer("k");
+    const at::Tensor x = values.normal({m, k}, 1.0, dtype), weight = values.normal({n, k}, 0.02, dtype);
+    result.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    result.bytes = static_cast<double>(x.nbytes() + weight.nbytes()) +
+                   static_cast<double>(m * n) * static_cast<double>(c10::elementSize(dtype));
+    return products(x, weight);
+  }
+  if (op == "copy" || op == "read") {
+    const int64_t bytes = work.integer("mb") * 1'000'000;
+    const at::Tensor from = at::ones({bytes / 4}, at::kFloat);
+    result.bytes = static_cast<double>(from.nbytes()) * (op == "copy" ? 2.0 : 1.0);
+    if (op == "read") return {{"at::sum", [=] { from.sum(); }}};
+    const at::Tensor to = at::ones({bytes / 4}, at::kFloat);
+    return {{"memcpy", [=] { std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes()); }},
+            {"at::copy_", [=] { at::Tensor(to).copy_(from); }}};
+  }
+  if (op == "softmax") {
+    const at::Tensor x = rows();
+    result.bytes = 2.0 * static_cast<double>(x.nbytes());
+    return {{"at::softmax", [=] { at::softmax(x, -1); }}};
+  }
+  if (op == "exp") {
+    const at::Tensor x = rows();
+    const at::Tensor y = at::empty(x.sizes(), x.options());
+    result.bytes = 2.0 * static_cast<double>(x.nbytes());
+    return {{"at::exp_out", [=] {
+               at::Tensor out = y;
+               at::exp_out(out, x);
+             }}};
+  }
+  throw Error(ErrorKind::format,
+              "roofline." + work.name() + ".op is '" + op + "', allowed: 'gemm', 'copy', 'read', 'softmax', 'exp'");
+}
+
+}  // namespace
+
+Result roofline(const Work& work, const Settings& settings, device::Runtime&) {
+  const c10::InferenceMode inference;
+  Values values(work.seed());
+  Result best;
+  Result sizes;
+  const std::vector<Call> ways = calls(work, settings.scalar_type(), values, sizes);
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const Call& way : ways) {
+    Result result = sizes;
+    result.timings = time_work(work, settings, way.run);
+    const double cpu = median(result.timings.cpu);
+    if (cpu >= fastest) continue;
+    fastest = cpu;
+    result.work = {{"op", work.text("op")}, {"call", way.name}};
+    if (result.flops) result.work["gflop_per_cpu_s"] = *result.flops / cpu * 1e-9;
+    result.work["gb_per_cpu_s"] = *result.bytes / cpu * 1e-9;
+    if (work.has("m")) {
+      result.work["m"] = work.integer("m"), result.work["n"] = work.integer("n");
+      if (work.has("k")) result.work["k"] = work.integer("k");
+      if (!result.flops) {
+        result.work["g_elements_per_cpu_s"] = static_cast<double>(work.integer("m") * work.integer("n")) / cpu * 1e-9;
+      }
+    }
+    best = std::move(result);
+  }
+  return best;
+}
+
+}  // namespace pacer::bench

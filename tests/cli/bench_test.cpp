@@ -1,0 +1,69 @@
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "pacer/base/json.h"
+#include "tests/cli/program.h"
+#include "tests/support/files.h"
+
+namespace pacer::cli {
+namespace {
+
+const std::string tiny = (test::source_dir() / "tests" / "bench" / "tiny.json").string();
+
+std::vector<Json> lines_of(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+TEST(BenchCommand, PrintsOneLinePerCaseAndDtype) {
+  const Outcome outcome = pacer({"bench", "decode", "--case", "tiny", "--dtype", "f32,bf16", "--works", tiny});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const std::vector<Json> lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].at("dtype"), "f32");
+  EXPECT_EQ(lines[1].at("dtype"), "bf16");
+  EXPECT_GT(lines[1].at("tokens_per_cpu_s").get<double>(), 0);
+}
+
+TEST(BenchCommand, ACaseThatFailsIsALineWithAStatusAndAnExitCode) {
+  const Outcome outcome = pacer({"bench", "decode", "--works", tiny, "--dtype", "f32"});
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.error;
+  const std::vector<Json> lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_FALSE(lines[0].contains("status"));
+  EXPECT_EQ(lines[1].at("status"), "error") << "the case `long` has no room for its tokens";
+  EXPECT_NE(outcome.error.find("positions for 256"), std::string::npos) << outcome.error;
+
+  const Outcome late =
+      pacer({"bench", "decode", "--case", "tiny", "--works", tiny, "--steps", "1000000", "--timeout", "1"});
+  EXPECT_EQ(lines_of(late.out).at(0).at("status"), "timeout") << late.out;
+}
+
+TEST(BenchCommand, ListsWhatThereIs) {
+  const Outcome person = pacer({"bench", "--list"});
+  EXPECT_NE(person.out.find("dspark_train\n  small-a64 "), std::string::npos) << person.out;
+  EXPECT_NE(person.out.find("muon_ns  (not in this version)\n"), std::string::npos) << person.out;
+  const Json list = Json::parse(pacer({"bench", "--list", "--json"}).out);
+  EXPECT_EQ(list.at(0).at("bench"), "dspark_train");
+  EXPECT_EQ(list.at(0).at("available"), true);
+}
+
+TEST(BenchCommand, NamesThatDoNotExistAreUsageErrorsBeforeAnythingRuns) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"bench", "decoding"},
+                                                    {"bench", "decode", "--case", "smol"},
+                                                    {"bench", "muon_ns"},
+                                                    {"bench"},
+                                                    {"bench", "decode", "--all"},
+                                                    {"bench", "decode", "--dtype", "f16"},
+                                                    {"bench", "decode", "--threads", "0"}}) {
+    const Outcome outcome = pacer(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments.back() << outcome.error;
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace pacer::cli
