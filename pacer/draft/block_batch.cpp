@@ -64,6 +64,16 @@ BlockBatch block_batch(const DraftConfig& config, const BlockPlan& plan, const P
   return batch;
 }
 
+BlockBatch blocks_between(const BlockBatch& batch, int64_t begin, int64_t end) {
+  BlockBatch part = batch;
+  const int64_t first = begin * batch.layout.block_size, last = end * batch.layout.block_size;
+  for (at::Tensor* rows : {&part.ids, &part.positions, &part.previous_ids}) *rows = rows->slice(0, first, last);
+  for (int64_t& start : part.layout.block_starts) start = std::clamp(start, begin, end) - begin;
+  const auto prefix = batch.layout.prefix.begin();
+  part.layout.prefix.assign(prefix + begin, prefix + end);
+  return part;
+}
+
 nn::RopeRows RopeCache::rows(const nn::RopeTable& table, const at::Tensor& positions) {
   if (positions.numel() == 0) return table.rows(positions);
   const int64_t needed = positions.max().item<int64_t>() + 1;

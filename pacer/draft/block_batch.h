@@ -24,6 +24,9 @@ struct BlockBatch {
 };
 BlockBatch block_batch(const DraftConfig& config, const BlockPlan& plan, const PackedTokens& tokens);
 
+// Blocks [begin, end) of a batch, with all of its context.
+BlockBatch blocks_between(const BlockBatch& batch, int64_t begin, int64_t end);
+
 // The host view of a batch; `batch` must outlive it. Throws Error{bug} when ids or mask are not dense on the host.
 PackedTokens host_tokens(const FeatureBatch& batch);
 

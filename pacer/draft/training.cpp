@@ -30,6 +30,10 @@
 namespace pacer::draft {
 namespace {
 
+// Slots whose activations exist at once: what a step needs in memory does not grow with its anchors, and products lose
+// nothing at this many rows.
+constexpr int64_t kRowsAtOnce = 1120;
+
 constexpr const char* kW1 = "markov_head.markov_w1.weight";
 constexpr const char* kW2 = "markov_head.markov_w2.weight";
 constexpr const char* kConfidenceWeight = "confidence_head.proj.weight";
@@ -101,14 +105,35 @@ class BlockDraftTraining final : public DraftTraining {
   }
 
  private:
-  struct Hidden;
+  struct Context {
+    std::vector<at::Tensor> made;       // k and v of layer 0, of layer 1, ...: [C, kv_heads, D]
+    std::vector<at::Tensor> leaves;     // the same values
+    std::vector<at::Tensor> gradients;  // f32 sums of the leaves' gradients, undefined where no block sees a context
+    void collect();
+    void backward();
+  };
+  struct MarkovRows {
+    at::Tensor ids;              // [E] tokens before slots
+    at::Tensor e;                // [E, r] W1[ids], a leaf
+    at::Tensor u;                // [M, r] what w2 multiplies
+    std::vector<int64_t> e_row;  // [R] row of e of each live slot
+    std::vector<int64_t> u_row;  // [R] row of u, or empty: every live slot has its own
+  };
 
   void link();
-  at::Tensor backbone_pass(const FeatureBatch& batch, const BlockBatch& blocks);
+  Context context_pass(const FeatureBatch& batch, const BlockBatch& blocks);
+  at::Tensor block_pass(const BlockBatch& blocks, const Context& context);
+  LiveLosses part_losses(const FeatureBatch& batch, const BlockPlan& plan, const BlockBatch& blocks,
+                         const LiveSlots& live, int64_t first_slot, const Context& context, const LossScale& scale,
+                         bool backward);
   nn::VocabLossInput loss_input(const FeatureBatch& batch, const LiveSlots& live, const at::Tensor& hidden,
-                                const at::Tensor& u, const LossScale& scale, bool backward) const;
+                                const MarkovRows& markov, const LossScale& scale, bool backward);
+  MarkovRows markov_rows(const BlockBatch& blocks, const BlockPlan& plan, const LiveSlots& live, int64_t first_slot,
+                         const at::Tensor& hidden, bool backward) const;
+  at::Tensor leaf_rows(const at::Tensor& ids, bool backward) const;
   at::Tensor confidence_logits(const at::Tensor& hidden, const at::Tensor& e) const;
   void collect_gradients();
+  at::Tensor& gradient_of(const std::string& name);  // of a master, zero at first
   void add_gradient(const std::string& name, const at::Tensor& gradient);
 
   DraftConfig config_;
@@ -161,27 +186,64 @@ void BlockDraftTraining::link() {
   add(markov_.projection_bias, {"markov_head." + projection + ".bias"});
 }
 
-// [B * K, H] behind the final norm.
-at::Tensor BlockDraftTraining::backbone_pass(const FeatureBatch& batch, const BlockBatch& blocks) {
+// Keys and values of every layer, cut off from what made them: the gradients of many parts meet there.
+BlockDraftTraining::Context BlockDraftTraining::context_pass(const FeatureBatch& batch, const BlockBatch& blocks) {
   const at::Tensor tapped = batch.tapped.index_select(0, blocks.context_rows).to(dtype_);
-  const nn::RopeRows context_rope = rope_cache_.rows(backbone_.rope(), blocks.context_positions);
-  const nn::RopeRows block_rope = rope_cache_.rows(backbone_.rope(), blocks.positions);
-  const at::Tensor context = backbone_.context(weights_, tapped);
+  const nn::RopeRows positions = rope_cache_.rows(backbone_.rope(), blocks.context_positions);
+  const at::Tensor rows = backbone_.context(weights_, tapped);
+  Context context;
+  for (const LayerWeights& layer : weights_.layers) {
+    const KeysValues keys = backbone_.context_keys(layer, rows, positions);
+    for (const at::Tensor& made : {keys.k, keys.v}) {
+      context.made.push_back(made);
+      context.leaves.push_back(made.detach().requires_grad_(made.requires_grad()));
+    }
+  }
+  return context;
+}
+
+// Moves the gradients of one part to the sums, which are f32.
+void BlockDraftTraining::Context::collect() {
+  const at::NoGradGuard no_grad;
+  if (gradients.empty()) gradients.resize(leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    at::Tensor& gradient = leaves[i].mutable_grad();
+    if (!gradient.defined()) continue;
+    gradients[i] = gradients[i].defined() ? gradients[i].add_(gradient) : gradient.to(at::kFloat);
+    gradient.reset();
+  }
+}
+
+void BlockDraftTraining::Context::backward() {
+  torch::autograd::variable_list outputs, sums;
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    outputs.push_back(made[i]), sums.push_back(gradients[i].to(made[i].scalar_type()));
+  }
+  torch::autograd::backward(outputs, sums);
+}
+
+// [B * K, H] behind the final norm.
+at::Tensor BlockDraftTraining::block_pass(const BlockBatch& blocks, const Context& context) {
+  const nn::RopeRows positions = rope_cache_.rows(backbone_.rope(), blocks.positions);
   at::Tensor x = target_->embedding_weight().index_select(0, blocks.ids).to(dtype_);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    const KeysValues keys = backbone_.context_keys(weights_.layers[i], context, context_rope);
-    x = backbone_.layer(weights_.layers[i], static_cast<int64_t>(i), x, keys, blocks.layout, block_rope);
+    const KeysValues keys{context.leaves[2 * i], context.leaves[2 * i + 1]};
+    x = backbone_.layer(weights_.layers[i], static_cast<int64_t>(i), x, keys, blocks.layout, positions);
   }
   return backbone_.final_norm(weights_, x);
 }
 
 nn::VocabLossInput BlockDraftTraining::loss_input(const FeatureBatch& batch, const LiveSlots& live,
-                                                  const at::Tensor& hidden, const at::Tensor& u, const LossScale& scale,
-                                                  bool backward) const {
+                                                  const at::Tensor& hidden, const MarkovRows& markov,
+                                                  const LossScale& scale, bool backward) {
   nn::VocabLossInput input;
   input.hidden = hidden.detach();
   input.head = head_;
-  if (u.defined()) input.markov = u.detach(), input.markov_out = markov_.w2.detach();
+  if (markov.u.defined()) {
+    input.markov = markov.u.detach(), input.markov_out = markov_.w2.detach(), input.markov_row = markov.u_row;
+    if (backward) input.d_markov_out = gradient_of(kW2);
+  }
   const bool wants_teacher =
       !backward || loss_.l1_alpha != 0 || (config_.confidence_head && loss_.confidence_alpha != 0);
   if (wants_teacher) {
@@ -204,11 +266,50 @@ nn::VocabLossInput BlockDraftTraining::loss_input(const FeatureBatch& batch, con
   return input;
 }
 
-// In f32: the head is one row, and its target is a probability.
+// In f32: the head is one row, and its target is a probability. `e` are the live slots' rows of W1, f32.
 at::Tensor BlockDraftTraining::confidence_logits(const at::Tensor& hidden, const at::Tensor& e) const {
-  const at::Tensor features =
-      config_.confidence_with_markov ? at::cat({hidden, e}, 1).to(at::kFloat) : hidden.to(at::kFloat);
+  const at::Tensor wide = hidden.to(at::kFloat),
+                   features = config_.confidence_with_markov ? at::cat({wide, e}, 1) : wide;
   return nn::linear(features, masters_.at(kConfidenceWeight), masters_.at(kConfidenceBias)).flatten();
+}
+
+// A bias that a slot gets from its previous token alone is the same for all slots behind one position.
+BlockDraftTraining::MarkovRows BlockDraftTraining::markov_rows(const BlockBatch& blocks, const BlockPlan& plan,
+                                                               const LiveSlots& live, int64_t first_slot,
+                                                               const at::Tensor& hidden, bool backward) const {
+  const at::Tensor slots = index_tensor(live.slot);
+  MarkovRows rows;
+  rows.ids = blocks.previous_ids;
+  if (markov_.kind != MarkovKind::vanilla) {
+    rows.e = leaf_rows(rows.ids, backward), rows.e_row = live.slot;
+    rows.u = markov_blocks(markov_, rows.e, hidden, plan.block_size).index_select(0, slots);
+    return rows;
+  }
+  std::vector<int64_t> previous, first;  // packed rows, and a slot that each stands before
+  for (const int64_t slot : live.slot) previous.push_back(plan.previous_row[static_cast<size_t>(first_slot + slot)]);
+  std::vector<int64_t> distinct = previous;
+  std::ranges::sort(distinct);
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  first.resize(distinct.size());
+  for (size_t i = 0; i < previous.size(); ++i) {
+    const auto at = std::ranges::lower_bound(distinct, previous[i]) - distinct.begin();
+    rows.e_row.push_back(at);
+    first[static_cast<size_t>(at)] = live.slot[i];
+  }
+  rows.ids = rows.ids.index_select(0, index_tensor(first));
+  rows.e = rows.u = leaf_rows(rows.ids, backward), rows.u_row = rows.e_row;
+  return rows;
+}
+
+// Rows of W1 as a leaf, so that no [V, r] gradient is made on the way.
+at::Tensor BlockDraftTraining::leaf_rows(const at::Tensor& ids, bool backward) const {
+  return masters_.at(kW1).detach().index_select(0, ids).to(dtype_).requires_grad_(backward);
+}
+
+at::Tensor& BlockDraftTraining::gradient_of(const std::string& name) {
+  at::Tensor& gradient = masters_.at(name).mutable_grad();
+  if (!gradient.defined()) gradient = at::zeros_like(masters_.at(name).detach());
+  return gradient;
 }
 
 void BlockDraftTraining::add_gradient(const std::string& name, const at::Tensor& gradient) {
@@ -221,6 +322,7 @@ void BlockDraftTraining::add_gradient(const std::string& name, const at::Tensor&
 }
 
 void BlockDraftTraining::collect_gradients() {
+  const at::NoGradGuard no_grad;
   for (const Link& link : links_) {
     const at::Tensor& gradient = link.compute.grad();
     if (gradient.defined()) add_gradient(link.master, gradient.slice(0, link.begin, link.end));
@@ -228,26 +330,20 @@ void BlockDraftTraining::collect_gradients() {
   for (Link& link : links_) link.compute.mutable_grad().reset();
 }
 
-LossTerms BlockDraftTraining::loss(const FeatureBatch& batch, const BlockPlan& plan, const LossScale& scale,
-                                   bool backward) {
-  const PackedTokens tokens = host_tokens(batch);
-  const LiveSlots live = live_slots(config_, plan, tokens.ids.data());
-  if (live.slot.empty()) return sum_terms(config_, plan, live, {}, {});
-  const at::AutoGradMode grad_mode(backward);
-  const BlockBatch blocks = block_batch(config_, plan, tokens);
-  const at::Tensor hidden = backbone_pass(batch, blocks);
-
-  const at::Tensor rows = index_tensor(live.slot);
-  const at::Tensor live_hidden = hidden.index_select(0, rows);
-  at::Tensor e, live_e, live_u;  // e = W1[previous]: a leaf, so that no [V, r] gradient is made on the way
-  if (config_.markov != MarkovKind::none) {
-    e = masters_.at(kW1).detach().index_select(0, blocks.previous_ids).to(dtype_).requires_grad_(backward);
-    live_e = e.index_select(0, rows);
-    live_u = markov_blocks(markov_, e, hidden, plan.block_size).index_select(0, rows);
-  }
+// Losses of some blocks; their gradients are in the compute copies, the context's leaves and the Markov masters.
+LiveLosses BlockDraftTraining::part_losses(const FeatureBatch& batch, const BlockPlan& plan, const BlockBatch& blocks,
+                                           const LiveSlots& live, int64_t first_slot, const Context& context,
+                                           const LossScale& scale, bool backward) {
+  const at::Tensor hidden = block_pass(blocks, context);
+  const at::Tensor live_hidden = hidden.index_select(0, index_tensor(live.slot));
+  MarkovRows markov;
+  if (config_.markov != MarkovKind::none) markov = markov_rows(blocks, plan, live, first_slot, hidden, backward);
+  const at::Tensor live_e = config_.confidence_head && config_.confidence_with_markov
+                                ? markov.e.to(at::kFloat).index_select(0, index_tensor(markov.e_row))
+                                : at::Tensor();
   const at::Tensor confidence = config_.confidence_head ? confidence_logits(live_hidden, live_e) : at::Tensor();
 
-  nn::VocabLossInput input = loss_input(batch, live, live_hidden, live_u, scale, backward);
+  nn::VocabLossInput input = loss_input(batch, live, live_hidden, markov, scale, backward);
   LiveLosses losses;
   losses.has_teacher = input.teacher.defined();
   losses.ce_weight = live.weight;
@@ -262,31 +358,52 @@ LossTerms BlockDraftTraining::loss(const FeatureBatch& batch, const BlockPlan& p
   }
   const nn::VocabLossOutput output = vocab_loss_(input);
   losses.ce = output.ce, losses.l1 = output.l1, losses.correct = output.correct;
-  const std::vector<float> logits = confidence.defined() ? to_vector(confidence) : std::vector<float>();
-  const LossTerms terms = sum_terms(config_, plan, live, losses, logits);
-  if (!backward) return terms;
+  if (confidence.defined()) losses.confidence = to_vector(confidence);
+  if (!backward) return losses;
 
   torch::autograd::variable_list outputs{live_hidden}, gradients{output.d_hidden};
-  if (live_u.defined()) outputs.push_back(live_u), gradients.push_back(output.d_markov);
+  if (markov.u.defined()) outputs.push_back(markov.u), gradients.push_back(output.d_markov);
   if (confidence.defined() && scale.confidence != 0) {
-    std::vector<float> d_logits(logits.size());
-    for (size_t i = 0; i < logits.size(); ++i) {
+    std::vector<float> d_logits(losses.confidence.size());
+    for (size_t i = 0; i < d_logits.size(); ++i) {
       const float accepted = acceptance(output.l1[i]);
-      const double slope = confidence_loss(logits[i], accepted).sigmoid - static_cast<double>(accepted);
+      const double slope = confidence_loss(losses.confidence[i], accepted).sigmoid - static_cast<double>(accepted);
       d_logits[i] = static_cast<float>(scale.confidence * static_cast<double>(live.weight[i]) * slope);
     }
     outputs.push_back(confidence), gradients.push_back(floats(d_logits));
   }
   torch::autograd::backward(outputs, gradients);
   const at::NoGradGuard no_grad;
-  if (live_u.defined()) {
-    add_gradient(kW2, output.d_markov_out);
-    at::Tensor& w1 = masters_.at(kW1).mutable_grad();
-    if (!w1.defined()) w1 = at::zeros_like(masters_.at(kW1));
-    w1.index_add_(0, blocks.previous_ids, e.grad().to(at::kFloat));
+  if (markov.u.defined()) gradient_of(kW1).index_add_(0, markov.ids, markov.e.grad().to(at::kFloat));
+  return losses;
+}
+
+LossTerms BlockDraftTraining::loss(const FeatureBatch& batch, const BlockPlan& plan, const LossScale& scale,
+                                   bool backward) {
+  const PackedTokens tokens = host_tokens(batch);
+  const LiveSlots live = live_slots(config_, plan, tokens.ids.data());
+  LiveLosses losses;
+  if (live.slot.empty()) return sum_terms(config_, plan, live, losses);
+  const at::AutoGradMode grad_mode(backward);
+  const BlockBatch blocks = block_batch(config_, plan, tokens);
+  Context context = context_pass(batch, blocks);
+  const int64_t slots = plan.block_size, parts = (plan.blocks() * slots + kRowsAtOnce - 1) / kRowsAtOnce;
+  const int64_t per_part = (plan.blocks() + parts - 1) / parts;
+  for (int64_t begin = 0; begin < plan.blocks(); begin += per_part) {
+    const int64_t end = std::min(begin + per_part, plan.blocks());
+    const LiveSlots some = slots_between(live, begin * slots, end * slots);
+    if (some.slot.empty()) continue;
+    losses.append(
+        part_losses(batch, plan, blocks_between(blocks, begin, end), some, begin * slots, context, scale, backward));
+    if (!backward) continue;
+    context.collect();
+    collect_gradients();
   }
-  collect_gradients();
-  return terms;
+  if (backward) {
+    context.backward();
+    collect_gradients();
+  }
+  return sum_terms(config_, plan, live, losses);
 }
 
 uint64_t stream_of(const std::string& name) {  // FNV-1a

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 
 #include "pacer/base/error.h"
 
@@ -53,6 +54,17 @@ LiveSlots live_slots(const DraftConfig& config, const BlockPlan& plan, const int
   return live;
 }
 
+LiveSlots slots_between(const LiveSlots& live, int64_t begin, int64_t end) {
+  const auto first = std::ranges::lower_bound(live.slot, begin) - live.slot.begin();
+  const auto last = std::ranges::lower_bound(live.slot, end) - live.slot.begin();
+  const auto cut = [&](const auto& list) {
+    return std::decay_t<decltype(list)>(list.begin() + first, list.begin() + last);
+  };
+  LiveSlots part{cut(live.slot), cut(live.label), cut(live.teacher_row), cut(live.weight)};
+  for (int64_t& slot : part.slot) slot -= begin;
+  return part;
+}
+
 std::vector<float> dpace_weights(const LossOptions& options, const BlockPlan& plan, const LiveSlots& live,
                                  const std::vector<float>& cross_entropy) {
   check_loss_options(options);
@@ -87,8 +99,14 @@ Confidence confidence_loss(float logit, float accepted) {
   return {std::max(c, 0.0) - c * a + std::log1p(std::exp(-std::abs(c))), 1.0 / (1.0 + std::exp(-c))};
 }
 
-LossTerms sum_terms(const DraftConfig& config, const BlockPlan& plan, const LiveSlots& live, const LiveLosses& losses,
-                    const std::vector<float>& confidence) {
+void LiveLosses::append(const LiveLosses& later) {
+  const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  add(ce, later.ce), add(l1, later.l1), add(correct, later.correct);
+  add(ce_weight, later.ce_weight), add(confidence, later.confidence);
+  has_teacher = later.has_teacher;
+}
+
+LossTerms sum_terms(const DraftConfig& config, const BlockPlan& plan, const LiveSlots& live, const LiveLosses& losses) {
   LossTerms terms;
   const auto drafts = static_cast<size_t>(config.drafts_per_block());
   const int64_t first_slot = config.sample_from_anchor ? 0 : 1;
@@ -117,8 +135,8 @@ LossTerms sum_terms(const DraftConfig& config, const BlockPlan& plan, const Live
       survival = slot == next ? survival * static_cast<double>(accepted) : 0.0;
       next = slot + 1;
       tau += survival;
-      if (confidence.empty()) continue;
-      const Confidence of = confidence_loss(confidence[i], accepted);
+      if (losses.confidence.empty()) continue;
+      const Confidence of = confidence_loss(losses.confidence[i], accepted);
       const double off = of.sigmoid - static_cast<double>(accepted);
       believed *= of.sigmoid;
       terms.confidence_sum += weight * of.loss;

@@ -17,6 +17,8 @@ struct LiveSlots {
   std::vector<int64_t> teacher_row;  // [R] packed row
   std::vector<float> weight;         // [R] of the plan
 };
+// Those of slots [begin, end), counted from begin.
+LiveSlots slots_between(const LiveSlots& live, int64_t begin, int64_t end);
 // ids: [T] packed tokens on the host.
 LiveSlots live_slots(const DraftConfig& config, const BlockPlan& plan, const int64_t* ids);
 
@@ -34,10 +36,12 @@ void check_loss_options(const LossOptions& options);
 
 // What one pass of the fused loss gave for every live slot.
 struct LiveLosses {
-  std::vector<float> ce, l1;     // [R]
-  std::vector<uint8_t> correct;  // [R]
-  bool has_teacher = true;       // l1 is meaningful
-  std::vector<float> ce_weight;  // [R] the plan's, or D-PACE's
+  std::vector<float> ce, l1;             // [R]
+  std::vector<uint8_t> correct;          // [R]
+  bool has_teacher = true;               // l1 is meaningful
+  std::vector<float> ce_weight;          // [R] the plan's, or D-PACE's
+  std::vector<float> confidence;         // [R] logits, empty without a head
+  void append(const LiveLosses& later);  // of further slots of the same plan
 };
 
 // clamp(1 - l1 / 2, 0, 1): the probability that a draft of this slot is accepted.
@@ -50,8 +54,6 @@ struct Confidence {
 };
 Confidence confidence_loss(float logit, float acceptance);
 
-// confidence: [R] logits, empty without a head.
-LossTerms sum_terms(const DraftConfig& config, const BlockPlan& plan, const LiveSlots& live, const LiveLosses& losses,
-                    const std::vector<float>& confidence);
+LossTerms sum_terms(const DraftConfig& config, const BlockPlan& plan, const LiveSlots& live, const LiveLosses& losses);
 
 }  // namespace pacer::draft

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -12,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/nn/vocab_loss_markov.h"
 #include "pacer/nn/vocab_loss_product.h"
 #include "pacer/nn/vocab_loss_rows.h"
 
@@ -20,6 +24,7 @@ namespace {
 
 constexpr int64_t kTile = 2048;  // teacher columns at once when only some of them are kept
 constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kMostWaiting = 256;  // Markov gradients that wait for one product; more make it no faster
 
 at::Tensor index_tensor(const std::vector<int64_t>& values) {
   return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong).clone();
@@ -45,10 +50,15 @@ void check(const VocabLossInput& in) {
           "labels and scales must be given for every row");
   require(in.markov.defined() == in.markov_out.defined(), "markov and markov_out go together");
   if (in.markov.defined()) {
-    require(in.markov.size(0) == in.hidden.size(0) && in.markov_out.size(0) == in.head.size(0) &&
-                in.markov.size(1) == in.markov_out.size(1) && in.markov.is_contiguous(),
-            "markov [R, r] and markov_out [n, r] do not fit");
+    require(in.markov_out.size(0) == in.head.size(0) && in.markov.size(1) == in.markov_out.size(1) &&
+                in.markov.is_contiguous() &&
+                (in.markov_row.empty() ? in.markov.size(0) == in.hidden.size(0) : in.markov_row.size() == rows),
+            "markov [M, r], markov_row [R] and markov_out [n, r] do not fit");
+    require(!in.d_markov_out.defined() ||
+                (in.d_markov_out.sizes() == in.markov_out.sizes() && in.d_markov_out.scalar_type() == at::kFloat),
+            "the gradient of markov_out must be [n, r] f32");
   }
+  require(in.markov.defined() || in.markov_row.empty(), "markov_row without markov");
   if (in.teacher.defined()) {
     require(in.teacher.size(1) == in.teacher_head.size(1) && in.teacher_row.size() == rows, "teacher rows do not fit");
     require(in.kept_ids.empty() ? in.teacher_head.size(0) == in.head.size(0)
@@ -67,30 +77,81 @@ void check(const VocabLossInput& in) {
 
 }  // namespace
 
-// Some draft rows, their distinct teacher rows, and the places of their logits.
+// Some draft rows, their distinct teacher and Markov rows, and the places of their logits.
 struct VocabLoss::Band {
   std::vector<int64_t> rows;      // input row of each band row
   std::vector<int64_t> teachers;  // distinct rows of input.teacher, ascending
   std::vector<int64_t> teacher;   // band row -> index into teachers
-  at::Tensor draft;               // [rows, n] f32
-  at::Tensor teacher_kept;        // [teachers, n] f32
-  at::Tensor tile;                // [teachers * tile columns] f32, only with kept_ids
-  std::vector<float> outside;     // [teachers] probability outside the draft vocabulary
+  std::vector<int64_t> markovs;  // with markov_row: rows of input.markov, one for every run of band rows that share one
+  std::vector<int64_t> run;      // with markov_row: where each run begins, and the number of rows
+  at::Tensor draft;              // [rows, n] f32
+  at::Tensor teacher_kept;       // [teachers, n] f32
+  at::Tensor markov;             // [markovs, n] f32
+  at::Tensor tile;               // [teachers * tile columns] f32, only with kept_ids
+  std::vector<float> outside;    // [teachers] probability outside the draft vocabulary
+
+  int64_t floats(const VocabLossInput& in) const {
+    return static_cast<int64_t>(rows.size() + teachers.size() + markovs.size()) * in.head.size(0) +
+           static_cast<int64_t>(teachers.size()) * tile_columns(in);
+  }
+};
+
+// What lies in the buffer: the logits of a band, then (only for shared Markov rows) a row of sums for each thread and
+// the gradient rows that wait for their product.
+struct VocabLoss::Layout {
+  int64_t band = 0, sums = 0, waiting = 0;  // floats
+  int64_t waiting_rows = 0;
 };
 
 int64_t VocabLoss::buffer_bytes() const { return buffer_.defined() ? static_cast<int64_t>(buffer_.nbytes()) : 0; }
 
-void VocabLoss::place(const VocabLossInput& in, Band& band) {
-  const auto rows = static_cast<int64_t>(band.rows.size()), teachers = static_cast<int64_t>(band.teachers.size());
-  const int64_t n = in.head.size(0), tile = teachers * tile_columns(in);
-  const int64_t total = (rows + teachers) * n + tile;
-  if (!buffer_.defined() || buffer_.numel() < total) {
-    buffer_ = at::Tensor();  // the old one goes first: both at once would pass the bound
-    buffer_ = at::empty({total}, at::kFloat);
+// Rows in the order of their teachers, so that those which share one (and its Markov row) follow each other; cut where
+// the logits of a band reach `floats` or its Markov rows `markovs`.
+std::vector<VocabLoss::Band> VocabLoss::bands(const VocabLossInput& in, int64_t floats, int64_t markovs) {
+  std::vector<int64_t> order(in.label.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto key = [&in](int64_t row) {
+    const auto at = static_cast<size_t>(row);
+    return std::pair(in.teacher.defined() ? in.teacher_row[at] : 0, in.markov_row.empty() ? 0 : in.markov_row[at]);
+  };
+  std::stable_sort(order.begin(), order.end(), [&key](int64_t a, int64_t b) { return key(a) < key(b); });
+
+  std::vector<Band> bands;
+  const int64_t n = in.head.size(0);
+  for (const int64_t row : order) {
+    const auto [teacher, markov] = key(row);
+    const bool open = !bands.empty();
+    const bool new_teacher = in.teacher.defined() && (!open || bands.back().teachers.back() != teacher);
+    const bool new_run = !in.markov_row.empty() && (!open || new_teacher || bands.back().markovs.back() != markov);
+    const int64_t more = n + (new_teacher ? n + tile_columns(in) : 0) + (new_run ? n : 0);
+    if (!open || bands.back().floats(in) + more > floats ||
+        (new_run && static_cast<int64_t>(bands.back().markovs.size()) == markovs)) {
+      bands.emplace_back();
+    }
+    Band& band = bands.back();
+    const auto at = static_cast<int64_t>(band.rows.size());
+    if (in.teacher.defined() && (at == 0 || band.teachers.back() != teacher)) band.teachers.push_back(teacher);
+    if (!in.markov_row.empty() && (at == 0 || new_run)) band.markovs.push_back(markov), band.run.push_back(at);
+    band.rows.push_back(row);
+    band.teacher.push_back(static_cast<int64_t>(band.teachers.size()) - 1);
   }
-  band.draft = buffer_.slice(0, 0, rows * n).view({rows, n});
-  band.teacher_kept = buffer_.slice(0, rows * n, (rows + teachers) * n).view({teachers, n});
-  band.tile = buffer_.slice(0, (rows + teachers) * n, total);
+  for (Band& band : bands) band.run.push_back(static_cast<int64_t>(band.rows.size()));
+  return bands;
+}
+
+void VocabLoss::place(const VocabLossInput& in, Band& band) const {
+  const int64_t n = in.head.size(0);
+  int64_t at = 0;
+  const auto next = [&](size_t rows, int64_t width) {
+    const auto count = static_cast<int64_t>(rows);
+    const at::Tensor part = buffer_.slice(0, at, at + count * width);
+    at += count * width;
+    return part.view({count, width});
+  };
+  band.draft = next(band.rows.size(), n);
+  band.teacher_kept = next(band.teachers.size(), n);
+  band.markov = next(band.markovs.size(), n);
+  band.tile = next(band.teachers.size(), tile_columns(in)).flatten();
 }
 
 void VocabLoss::teacher_probabilities(const VocabLossInput& in, Band& band) {
@@ -143,37 +204,62 @@ void VocabLoss::teacher_probabilities(const VocabLossInput& in, Band& band) {
   });
 }
 
-void VocabLoss::draft_rows(const VocabLossInput& in, const Band& band, VocabLossOutput& out) {
+// The rows of a run, one after the other: their gradients are added to the run's sum in this order.
+void VocabLoss::draft_run(const VocabLossInput& in, const Band& band, size_t run, float* sum, VocabLossOutput& out) {
   const detail::VocabRowKernels& kernels = detail::vocab_row_kernels();
-  const auto count = static_cast<int64_t>(band.rows.size());
-  const int64_t n = in.head.size(0);
-  const bool bf16 = in.hidden.scalar_type() == at::kBFloat16;
-  const at::Tensor rows = index_tensor(band.rows);
-  const at::Tensor& logits = band.draft;
-  const at::Tensor markov = in.markov.defined() ? in.markov.index_select(0, rows) : at::Tensor();
-  product_f32(logits, in.hidden.index_select(0, rows), in.head);
-  if (markov.defined()) product_f32(logits, markov, in.markov_out, /*accumulate=*/true);
-
-  float* const data = logits.mutable_data_ptr<float>();
+  const int64_t n = in.head.size(0), begin = in.markov_row.empty() ? static_cast<int64_t>(run) : band.run[run];
+  const int64_t end = in.markov_row.empty() ? begin + 1 : band.run[run + 1];
+  float* const logits = band.draft.mutable_data_ptr<float>();
   const float* const teacher = in.teacher.defined() ? band.teacher_kept.const_data_ptr<float>() : nullptr;
-  at::parallel_for(0, count, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const auto row = static_cast<size_t>(band.rows[static_cast<size_t>(i)]);
-      const int64_t taught = teacher == nullptr ? 0 : band.teacher[static_cast<size_t>(i)];
-      const detail::DraftRowTerms terms = kernels.draft({
-          .logits = data + i * n,
-          .teacher = teacher == nullptr ? nullptr : teacher + taught * n,
-          .teacher_outside = teacher == nullptr ? 0.0f : band.outside[static_cast<size_t>(taught)],
-          .n = n,
-          .label = in.label[row],
-          .ce_scale = in.label[row] < 0 ? 0.0f : in.ce_scale[row],
-          .l1_scale = in.l1_scale[row],
-          .gradient = in.gradient,
-          .bf16 = bf16,
-      });
-      out.ce[row] = terms.ce;
-      out.l1[row] = terms.l1;
-      out.correct[row] = terms.correct ? 1 : 0;
+  const float* const markov = band.markovs.empty() ? nullptr : band.markov.const_data_ptr<float>();
+  for (int64_t i = begin; i < end; ++i) {
+    const auto row = static_cast<size_t>(band.rows[static_cast<size_t>(i)]);
+    const int64_t taught = teacher == nullptr ? 0 : band.teacher[static_cast<size_t>(i)];
+    const detail::DraftRowTerms terms = kernels.draft({
+        .logits = logits + i * n,
+        .bias = markov == nullptr ? nullptr : markov + static_cast<int64_t>(run) * n,
+        .teacher = teacher == nullptr ? nullptr : teacher + taught * n,
+        .teacher_outside = teacher == nullptr ? 0.0f : band.outside[static_cast<size_t>(taught)],
+        .n = n,
+        .label = in.label[row],
+        .ce_scale = in.label[row] < 0 ? 0.0f : in.ce_scale[row],
+        .l1_scale = in.l1_scale[row],
+        .gradient = in.gradient,
+        .bf16 = in.hidden.scalar_type() == at::kBFloat16,
+        .sum = sum,
+        .first = i == begin,
+    });
+    out.ce[row] = terms.ce;
+    out.l1[row] = terms.l1;
+    out.correct[row] = terms.correct ? 1 : 0;
+  }
+}
+
+void VocabLoss::draft_rows(const VocabLossInput& in, const Band& band, const Layout& layout,
+                           detail::MarkovGradient* shared, VocabLossOutput& out) const {
+  const int64_t n = in.head.size(0);
+  const bool bf16 = in.hidden.scalar_type() == at::kBFloat16, own_markov = in.markov.defined() && in.markov_row.empty();
+  const at::Tensor rows = index_tensor(band.rows), &logits = band.draft;
+  product_f32(logits, in.hidden.index_select(0, rows), in.head);
+  const at::Tensor markov = own_markov ? in.markov.index_select(0, rows) : at::Tensor();
+  if (own_markov) product_f32(logits, markov, in.markov_out, /*accumulate=*/true);
+  if (!band.markovs.empty()) {
+    product_f32(band.markov, in.markov.index_select(0, index_tensor(band.markovs)), in.markov_out);
+  }
+
+  const at::Tensor sums = shared == nullptr ? at::Tensor() : shared->places(band.markovs);
+  const auto runs = static_cast<int64_t>(band.markovs.empty() ? band.rows.size() : band.markovs.size());
+  at::parallel_for(0, runs, 1, [&](int64_t begin, int64_t end) {
+    float* const scratch = buffer_.mutable_data_ptr<float>() + layout.band + at::get_thread_num() * n;
+    for (int64_t run = begin; run < end; ++run) {
+      if (shared == nullptr) {
+        draft_run(in, band, static_cast<size_t>(run), nullptr, out);
+      } else if (!bf16) {
+        draft_run(in, band, static_cast<size_t>(run), sums.mutable_data_ptr<float>() + run * n, out);
+      } else {
+        draft_run(in, band, static_cast<size_t>(run), scratch, out);
+        detail::vocab_row_kernels().narrow(scratch, n, static_cast<uint16_t*>(sums.mutable_data_ptr()) + run * n);
+      }
     }
   });
   if (!in.gradient) return;
@@ -181,10 +267,58 @@ void VocabLoss::draft_rows(const VocabLossInput& in, const Band& band, VocabLoss
   // A bf16 gradient row lies at the start of its f32 row: the product reads it with the f32 row's stride.
   const at::Tensor gradient = bf16 ? logits.view(at::kBFloat16).slice(1, 0, n) : logits;
   out.d_hidden.index_copy_(0, rows, at::mm(gradient, in.head));
-  if (markov.defined()) {
+  if (own_markov) {
     out.d_markov.index_copy_(0, rows, at::mm(gradient, in.markov_out));
     out.d_markov_out.add_(at::mm(gradient.t(), markov));
   }
+}
+
+VocabLossOutput VocabLoss::operator()(const VocabLossInput& in) {
+  check(in);
+  const int64_t rows = in.hidden.size(0), n = in.head.size(0);
+  VocabLossOutput out;
+  out.ce.resize(static_cast<size_t>(rows)), out.l1.resize(static_cast<size_t>(rows));
+  out.correct.resize(static_cast<size_t>(rows));
+  if (in.gradient) {
+    out.d_hidden = at::empty(in.hidden.sizes(), in.hidden.options());
+    if (in.markov.defined()) {
+      out.d_markov = at::zeros(in.markov.sizes(), in.markov.options());
+      out.d_markov_out = in.d_markov_out.defined()
+                             ? in.d_markov_out
+                             : at::zeros(in.markov_out.sizes(), in.markov_out.options().dtype(at::kFloat));
+    }
+  }
+
+  // A quarter of the memory is for the shared Markov rows' gradients, the rest for logits.
+  const bool shared = in.gradient && !in.markov_row.empty();
+  const int64_t items = kFloat / static_cast<int64_t>(in.hidden.element_size()), floats = tile_bytes_ / kFloat;
+  Layout layout;
+  if (shared) {
+    const int64_t most = std::min(in.markov.size(0), kMostWaiting);
+    layout.waiting_rows = std::clamp<int64_t>(floats / 4 * items / n, 1, most);
+    layout.waiting = (layout.waiting_rows * n + items - 1) / items;
+    layout.sums = items == 1 ? 0 : at::get_num_threads() * n;
+  }
+  std::vector<Band> bands = VocabLoss::bands(in, floats - layout.waiting - layout.sums,
+                                             shared ? layout.waiting_rows : std::numeric_limits<int64_t>::max());
+  for (const Band& band : bands) layout.band = std::max(layout.band, band.floats(in));
+  if (const int64_t total = layout.band + layout.sums + layout.waiting; !buffer_.defined() || buffer_.numel() < total) {
+    buffer_ = at::Tensor();  // the old one goes first: both at once would pass the bound
+    buffer_ = at::empty({total}, at::kFloat);
+  }
+  std::optional<detail::MarkovGradient> gradient;
+  if (shared) {
+    const at::Tensor waiting = buffer_.slice(0, layout.band + layout.sums).view(in.hidden.scalar_type());
+    gradient.emplace(waiting.slice(0, 0, layout.waiting_rows * n), in.markov, in.markov_out, out.d_markov,
+                     out.d_markov_out);
+  }
+  for (Band& band : bands) {
+    place(in, band);
+    if (in.teacher.defined()) teacher_probabilities(in, band);
+    draft_rows(in, band, layout, gradient ? &*gradient : nullptr, out);
+  }
+  if (gradient) gradient->finish();
+  return out;
 }
 
 at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head) {
@@ -205,47 +339,6 @@ at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head) {
   at::Tensor out = at::empty({rows}, at::kFloat);
   float* const to = out.mutable_data_ptr<float>();
   for (size_t row = 0; row < sums.size(); ++row) to[row] = sums[row].max + std::log(sums[row].sum);
-  return out;
-}
-
-VocabLossOutput VocabLoss::operator()(const VocabLossInput& in) {
-  check(in);
-  const int64_t rows = in.hidden.size(0), n = in.head.size(0);
-  VocabLossOutput out;
-  out.ce.resize(static_cast<size_t>(rows)), out.l1.resize(static_cast<size_t>(rows));
-  out.correct.resize(static_cast<size_t>(rows));
-  if (in.gradient) {
-    out.d_hidden = at::empty(in.hidden.sizes(), in.hidden.options());
-    if (in.markov.defined()) {
-      out.d_markov = at::empty(in.markov.sizes(), in.markov.options());
-      out.d_markov_out = at::zeros(in.markov_out.sizes(), in.markov_out.options().dtype(at::kFloat));
-    }
-  }
-
-  std::vector<int64_t> order(static_cast<size_t>(rows));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  if (in.teacher.defined()) {
-    std::stable_sort(order.begin(), order.end(), [&in](int64_t a, int64_t b) {
-      return in.teacher_row[static_cast<size_t>(a)] < in.teacher_row[static_cast<size_t>(b)];
-    });
-  }
-  const int64_t teacher_bytes = in.teacher.defined() ? kFloat * (n + tile_columns(in)) : 0;
-  for (size_t next = 0; next < order.size();) {
-    Band band;
-    for (int64_t bytes = 0; next < order.size(); ++next) {
-      const int64_t row = order[next];
-      const int64_t taught = in.teacher.defined() ? in.teacher_row[static_cast<size_t>(row)] : 0;
-      const bool fresh = in.teacher.defined() && (band.teachers.empty() || band.teachers.back() != taught);
-      bytes += kFloat * n + (fresh ? teacher_bytes : 0);
-      if (bytes > tile_bytes_ && !band.rows.empty()) break;
-      if (fresh) band.teachers.push_back(taught);
-      band.rows.push_back(row);
-      band.teacher.push_back(static_cast<int64_t>(band.teachers.size()) - 1);
-    }
-    place(in, band);
-    if (in.teacher.defined()) teacher_probabilities(in, band);
-    draft_rows(in, band, out);
-  }
   return out;
 }
 

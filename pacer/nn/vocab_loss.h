@@ -9,13 +9,21 @@
 
 namespace pacer::nn {
 
-// Draft rows r = 0 .. R-1, each with the distribution q_r = softmax(hidden_r head^T + markov_r markov_out^T) over the
-// draft vocabulary of n ids, and a teacher row with p = softmax(teacher teacher_head^T) over all V ids.
+namespace detail {
+class MarkovGradient;
+}
+
+// Draft rows i = 0 .. R-1, each with the distribution q_i = softmax(hidden_i head^T + markov_m markov_out^T), m =
+// markov_row[i], over the draft vocabulary of n ids, and a teacher row with p = softmax(teacher teacher_head^T) over
+// all V ids.
 struct VocabLossInput {
-  at::Tensor hidden;      // [R, H] f32 or bf16, contiguous
-  at::Tensor head;        // [n, H] dtype of hidden, frozen
-  at::Tensor markov;      // [R, r] dtype of hidden, or undefined
-  at::Tensor markov_out;  // [n, r] dtype of hidden, or undefined
+  at::Tensor hidden;                // [R, H] f32 or bf16, contiguous
+  at::Tensor head;                  // [n, H] dtype of hidden, frozen
+  at::Tensor markov;                // [M, r] dtype of hidden, contiguous, or undefined
+  at::Tensor markov_out;            // [n, r] dtype of hidden, or undefined
+  std::vector<int64_t> markov_row;  // [R] rows that share one share its product, and their gradients are added before
+                                    // the products; empty: every row has its own, M = R
+  at::Tensor d_markov_out;          // [n, r] f32 that the gradient of markov_out is added to; undefined: a new one
 
   at::Tensor teacher;                // [T, H'] f32 or bf16; undefined: cross-entropy only
   at::Tensor teacher_head;           // [V, H'] dtype of teacher, frozen
@@ -39,13 +47,13 @@ struct VocabLossOutput {
   std::vector<float> l1;         // [R] sum over all V of |q - p|, q = 0 outside kept_ids; 0 without a teacher
   std::vector<uint8_t> correct;  // [R] the label has the largest logit
   at::Tensor d_hidden;           // [R, H] dtype of hidden; undefined without gradient, as are the next two
-  at::Tensor d_markov;           // [R, r] dtype of hidden; undefined without a Markov term
-  at::Tensor d_markov_out;       // [n, r] f32
+  at::Tensor d_markov;           // [M, r] dtype of hidden; undefined without a Markov term
+  at::Tensor d_markov_out;       // [n, r] f32: the input's, or a new one
 };
 
 // What is rounded: nothing in f32. In bf16 logits, softmax, losses and their sums are f32; the gradient rows are
-// rounded to bf16 for the products with head and markov_out, whose results (d_hidden, d_markov, and d_markov_out per
-// band) are rounded to bf16 once each.
+// rounded to bf16 for the products with head and markov_out (rows that share a Markov row after they were added in
+// f32), whose results (d_hidden, d_markov, and d_markov_out per group of rows) are rounded to bf16 once each.
 //
 // Rows are walked in bands of teacher rows: teacher logits are computed once per distinct row, the vocabulary in tiles,
 // and a band's draft and teacher rows take at most tile_bytes (or one row each when that is more). The buffers stay for
@@ -61,9 +69,13 @@ class VocabLoss {
 
  private:
   struct Band;
-  void place(const VocabLossInput& input, Band& band);
+  struct Layout;
+  static std::vector<Band> bands(const VocabLossInput& input, int64_t floats, int64_t markovs);
+  void place(const VocabLossInput& input, Band& band) const;
   static void teacher_probabilities(const VocabLossInput& input, Band& band);
-  static void draft_rows(const VocabLossInput& input, const Band& band, VocabLossOutput& output);
+  static void draft_run(const VocabLossInput& input, const Band& band, size_t run, float* sum, VocabLossOutput& output);
+  void draft_rows(const VocabLossInput& input, const Band& band, const Layout& layout, detail::MarkovGradient* shared,
+                  VocabLossOutput& output) const;
 
   int64_t tile_bytes_;
   at::Tensor buffer_;  // flat f32, grown on demand

@@ -15,19 +15,20 @@ namespace pacer::nn {
 namespace {
 
 constexpr int64_t kPanel = 32;     // rows of a packed panel
+constexpr int64_t kUnit = 4;       // bytes of an f32 or of a pair of bf16
 constexpr int64_t kColumns = 256;  // a column block of w stays in the second-level cache while all panels pass
 
-// [panel][pair][row of the panel][2]: a vector load brings one pair of 16 rows. Missing rows of the last panel are 0.
-std::unique_ptr<uint16_t[]> pack_rows(const uint16_t* a, int64_t rows, int64_t width) {
-  const int64_t pairs = width / 2, panels = (rows + kPanel - 1) / kPanel;
-  std::unique_ptr<uint16_t[]> packed(new uint16_t[static_cast<size_t>(panels * pairs * kPanel * 2)]);
+// [panel][unit][row of the panel]: a vector load brings one unit of 16 rows. Missing rows of the last panel are 0.
+std::unique_ptr<uint32_t[]> pack_rows(const char* a, int64_t rows, int64_t units) {
+  const int64_t panels = (rows + kPanel - 1) / kPanel;
+  std::unique_ptr<uint32_t[]> packed(new uint32_t[static_cast<size_t>(panels * units * kPanel)]);
   for (int64_t panel = 0; panel < panels; ++panel) {
-    uint16_t* to = packed.get() + panel * pairs * kPanel * 2;
+    uint32_t* to = packed.get() + panel * units * kPanel;
     const int64_t live = std::min(kPanel, rows - panel * kPanel);
-    if (live < kPanel) std::memset(to, 0, static_cast<size_t>(pairs * kPanel) * 4);
+    if (live < kPanel) std::memset(to, 0, static_cast<size_t>(units * kPanel) * kUnit);
     for (int64_t row = 0; row < live; ++row) {
-      const uint16_t* from = a + (panel * kPanel + row) * width;
-      for (int64_t pair = 0; pair < pairs; ++pair) std::memcpy(to + (pair * kPanel + row) * 2, from + 2 * pair, 4);
+      const char* from = a + (panel * kPanel + row) * units * kUnit;
+      for (int64_t unit = 0; unit < units; ++unit) std::memcpy(to + unit * kPanel + row, from + unit * kUnit, kUnit);
     }
   }
   return packed;
@@ -56,18 +57,23 @@ void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w
     throw Error(ErrorKind::bug, "product_f32: a " + c10::str(a.sizes()) + ", w " + c10::str(w.sizes()) + ", out " +
                                     c10::str(out.sizes()) + " do not fit or are not dense");
   }
-  static const detail::Bf16Product kernel = detail::bf16_product_avx512();
-  const int64_t rows = a.size(0), columns = w.size(0), width = a.size(1);
+  static const detail::Product f32_kernel = detail::f32_product_avx512();
+  static const detail::Product bf16_kernel = detail::bf16_product_avx512();
+  const detail::Product kernel = a.scalar_type() == at::kBFloat16 ? bf16_kernel
+                                 : a.scalar_type() == at::kFloat  ? f32_kernel
+                                                                  : nullptr;
+  const int64_t rows = a.size(0), columns = w.size(0), item = static_cast<int64_t>(a.element_size());
+  const int64_t width = a.size(1) * item;
   if (rows == 0 || columns == 0) return;
-  if (a.scalar_type() != at::kBFloat16 || kernel == nullptr || width % 2 != 0) {
+  if (kernel == nullptr || width % kUnit != 0) {
     widened(out, a, w, accumulate);
     return;
   }
-  const std::unique_ptr<uint16_t[]> packed = pack_rows(static_cast<const uint16_t*>(a.const_data_ptr()), rows, width);
-  const detail::Bf16ProductArguments arguments{packed.get(),  static_cast<const uint16_t*>(w.const_data_ptr()),
-                                               w.stride(0),   static_cast<float*>(out.mutable_data_ptr()),
-                                               out.stride(0), rows,
-                                               width / 2,     accumulate};
+  const auto packed = pack_rows(static_cast<const char*>(a.const_data_ptr()), rows, width / kUnit);
+  const detail::ProductArguments arguments{packed.get(),       static_cast<const char*>(w.const_data_ptr()),
+                                           w.stride(0) * item, static_cast<float*>(out.mutable_data_ptr()),
+                                           out.stride(0),      rows,
+                                           width / kUnit,      accumulate};
   const int64_t blocks = (columns + kColumns - 1) / kColumns;
   at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {

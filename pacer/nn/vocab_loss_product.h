@@ -11,8 +11,9 @@ namespace pacer::nn {
 //   a    [R, K]  f32 or bf16, contiguous
 //   w    [N, K]  dtype of a, last dimension dense
 //
-// Nothing is rounded below f32: with bf16 factors every product is exact and the sum over k runs in f32, by one
-// accumulator per result in an order that does not depend on R or N. Not differentiable. Throws Error{bug} on shapes.
+// Nothing is rounded below f32: with bf16 factors every product is exact and the sum over k runs in f32. On processors
+// with AVX-512 (for bf16: with its dot product) by one accumulator per result, in an order that does not depend on R or
+// N; elsewhere by the library. Not differentiable. Throws Error{bug} on shapes.
 void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate = false);
 
 }  // namespace pacer::nn

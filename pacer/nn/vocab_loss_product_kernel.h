@@ -1,25 +1,28 @@
-// The bf16 kernel behind product_f32, apart from torch's headers: its file is compiled for one processor only.
+// The kernels behind product_f32, apart from torch's headers: their files are compiled for one processor only.
 #pragma once
 
 #include <cstdint>
 
 namespace pacer::nn::detail {
 
-// packed: panels of 32 rows, [panel][pair][row][2], missing rows 0. w: rows w_stride apart. pairs = K / 2.
-struct Bf16ProductArguments {
-  const uint16_t* packed;
-  const uint16_t* w;
+// Factors are read in units of four bytes: an f32, or a pair of bf16 that are neighbours along k.
+//   packed  panels of 32 rows of a: [panel][unit][row], missing rows 0
+//   w       rows w_stride bytes apart
+struct ProductArguments {
+  const uint32_t* packed;
+  const char* w;
   int64_t w_stride;
   float* out;
   int64_t out_stride;
-  int64_t rows, pairs;
+  int64_t rows, units;
   bool accumulate;
 };
 
 // Computes columns [begin, end) of out.
-using Bf16Product = void (*)(const Bf16ProductArguments&, int64_t begin, int64_t end);
+using Product = void (*)(const ProductArguments&, int64_t begin, int64_t end);
 
-// Null when this processor has no bf16 dot product.
-Bf16Product bf16_product_avx512();
+// Null when this processor cannot.
+Product f32_product_avx512();
+Product bf16_product_avx512();
 
 }  // namespace pacer::nn::detail

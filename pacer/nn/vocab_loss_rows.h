@@ -13,13 +13,16 @@ struct RunningSum {
 
 struct DraftRow {
   float* logits;          // [n] f32; overwritten by the gradient when one is asked for
+  const float* bias;      // [n] added to the logits, or null
   const float* teacher;   // [n] probabilities over the draft vocabulary, or null: cross-entropy only
   float teacher_outside;  // probability that the teacher gives to tokens outside the draft vocabulary
   int64_t n;
   int64_t label;             // draft id, or -1: outside the draft vocabulary, no cross-entropy
   float ce_scale, l1_scale;  // weights of the two gradients; both 0 are allowed
   bool gradient;
-  bool bf16;  // the gradient is written as n bf16 at the start of the row's memory, else as n f32
+  bool bf16;   // the gradient is written as n bf16 at the start of the row's memory, else as n f32
+  float* sum;  // [n] that the gradient is added to before it is rounded, or null
+  bool first;  // `sum` is written instead
 };
 
 struct DraftRowTerms {
@@ -35,6 +38,7 @@ struct VocabRowKernels {
   void (*probabilities)(float* logits, int64_t n, const RunningSum& of);  // in place
   float (*sum)(const float* values, int64_t n);
   DraftRowTerms (*draft)(const DraftRow& row);
+  void (*narrow)(const float* values, int64_t n, uint16_t* bf16);
 };
 
 // The fastest that this processor runs; the plain ones are what the others are tested against.

@@ -22,6 +22,23 @@ float row_max(const float* x, int64_t n) {
   return largest_of(larger(a, b));
 }
 
+// x += bias; returns the largest.
+float add_and_max(float* x, const float* bias, int64_t n) {
+  Lanes a = all(kLowest);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Lanes z = load(x + i) + load(bias + i);
+    store(x + i, z);
+    a = larger(a, z);
+  }
+  if (i < n) {
+    const Lanes z = load_part(x + i, n - i, kLowest) + load_part(bias + i, n - i, 0.0f);
+    store_part(x + i, z, n - i);
+    a = larger(a, z);
+  }
+  return largest_of(a);
+}
+
 void extend(const float* x, int64_t n, RunningSum& running) {
   const float max = std::fmax(running.max, row_max(x, n));
   Lanes sum{};
@@ -108,23 +125,33 @@ void gradient(const DraftRow& row, float scale, float signed_mass) {
     const Lanes g = value(all(e[row.label]), all(p[row.label])) - row.ce_scale;
     at_label = g[0];
   }
-  int64_t i = 0;
-  for (; i + kLanes <= row.n; i += kLanes) {
-    const Lanes g = value(load(e + i), load(p + i));
+  const auto put = [&](int64_t i, const Lanes& g) {
     row.bf16 ? store_bf16(narrow + i, g, kLanes) : store(e + i, g);
-  }
+    if (row.sum != nullptr) store(row.sum + i, row.first ? g : load(row.sum + i) + g);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= row.n; i += kLanes) put(i, value(load(e + i), load(p + i)));
   if (i < row.n) {
-    const Lanes g = value(load_part(e + i, row.n - i, 0.0f), load_part(p + i, row.n - i, 0.0f));
-    row.bf16 ? store_bf16(narrow + i, g, row.n - i) : store_part(e + i, g, row.n - i);
+    const int64_t left = row.n - i;
+    const Lanes g = value(load_part(e + i, left, 0.0f), load_part(p + i, left, 0.0f));
+    row.bf16 ? store_bf16(narrow + i, g, left) : store_part(e + i, g, left);
+    if (row.sum != nullptr) store_part(row.sum + i, row.first ? g : load_part(row.sum + i, left, 0.0f) + g, left);
   }
   if (row.label >= 0) {
     row.bf16 ? store_bf16(narrow + row.label, all(at_label), 1) : store_part(e + row.label, all(at_label), 1);
+    if (row.sum != nullptr) row.sum[row.label] -= row.ce_scale;
   }
+}
+
+void narrow_row(const float* x, int64_t n, uint16_t* to) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store_bf16(to + i, load(x + i), kLanes);
+  if (i < n) store_bf16(to + i, load_part(x + i, n - i, 0.0f), n - i);
 }
 
 DraftRowTerms draft(const DraftRow& row) {
   DraftRowTerms terms;
-  const float max = row_max(row.logits, row.n);
+  const float max = row.bias == nullptr ? row_max(row.logits, row.n) : add_and_max(row.logits, row.bias, row.n);
   const float at_label = row.label < 0 ? 0.0f : row.logits[row.label];
   const float total = exponentials(row.logits, row.n, max);
   const float scale = 1.0f / total;
@@ -141,7 +168,7 @@ DraftRowTerms draft(const DraftRow& row) {
   return terms;
 }
 
-constexpr VocabRowKernels kKernels{extend, probabilities, sum, draft};
+constexpr VocabRowKernels kKernels{extend, probabilities, sum, draft, narrow_row};
 
 }  // namespace
 }  // namespace pacer::nn::detail

@@ -10,6 +10,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
@@ -114,6 +115,50 @@ TEST(VocabLoss, CountsTheTeachersMassOutsideOfAReducedVocabulary) {
   expect_equal(loss(in), naive(in));
   in.renormalised = true;
   expect_equal(loss(in), naive(in));
+}
+
+// Slots behind one position share their Markov row; so do some that do not share a teacher.
+VocabLossInput shared_markov(const Sizes& sizes, at::ScalarType dtype) {
+  VocabLossInput in = random_input(sizes, dtype);
+  in.markov = in.markov.slice(0, 0, sizes.teachers).contiguous();
+  for (size_t i = 0; i < in.teacher_row.size(); ++i) {
+    in.markov_row.push_back(i % 7 == 0 ? static_cast<int64_t>(i) % sizes.teachers : in.teacher_row[i]);
+  }
+  return in;
+}
+
+// The same with a row of its own for every draft row; the gradient of a shared row is the sum of theirs.
+Naive naive_shared(VocabLossInput in) {
+  const at::Tensor index = ids_tensor(in.markov_row), shared = in.markov;
+  in.markov = shared.index_select(0, index), in.markov_row.clear();
+  Naive out = naive(in);
+  out.d_markov = at::zeros(shared.sizes(), at::kDouble).index_add(0, index, out.d_markov);
+  return out;
+}
+
+TEST(VocabLoss, RowsMayShareTheirMarkovRow) {
+  Sizes sizes;
+  sizes.rows = 60;
+  const VocabLossInput in = shared_markov(sizes, at::kFloat);
+  const Naive expected = naive_shared(in);
+  for (const int64_t bytes : {int64_t{1}, int64_t{200000}, int64_t{1} << 24}) {
+    VocabLoss loss(bytes);
+    expect_equal(loss(in), expected);
+    EXPECT_LE(loss.buffer_bytes(), std::max<int64_t>(bytes, 200000));
+  }
+  VocabLossInput narrow = shared_markov(sizes, at::kBFloat16);
+  narrow.d_markov_out = at::ones(narrow.markov_out.sizes(), at::kFloat);
+  const Naive wide = naive_shared(narrow);
+  for (const int64_t bytes : {int64_t{400000}, int64_t{1} << 24}) {
+    VocabLoss loss(bytes);
+    narrow.d_markov_out.fill_(1.0);
+    const VocabLossOutput out = loss(narrow);
+    EXPECT_LE(loss.buffer_bytes(), bytes);
+    EXPECT_TRUE(test::close(floats(out.ce), wide.ce, 1e-5, 1e-5));
+    EXPECT_TRUE(test::close_l2(out.d_hidden, wide.d_hidden, 5e-3));
+    EXPECT_TRUE(test::close_l2(out.d_markov, wide.d_markov, 5e-3));
+    EXPECT_TRUE(test::close_l2(narrow.d_markov_out - 1.0, wide.d_markov_out, 5e-3)) << "added to what is there";
+  }
 }
 
 TEST(VocabLoss, KnownLogSumsSpareTheOtherColumns) {
@@ -241,18 +286,22 @@ TEST(VocabLossRows, EveryInstructionSetAgreesWithThePlainOne) {
     for (const int64_t n : {1, 16, 37, 1000}) {
       for (const bool bf16 : {false, true}) {
         const at::Tensor logits = at::randn({n}) * 5.0, p = at::softmax(at::randn({n}) * 5.0, 0);
-        at::Tensor x[2], y[2];
+        const at::Tensor bias = at::randn({n}), before = at::randn({n});
+        at::Tensor x[2], y[2], sum[2], narrow[2];
         detail::DraftRowTerms terms[2];
         detail::RunningSum sums[2];
         float mass[2];
         for (int which : {0, 1}) {
           const detail::VocabRowKernels& kernels = which == 0 ? plain : *other;
-          x[which] = logits.clone(), y[which] = logits.clone();
+          x[which] = logits.clone(), y[which] = logits.clone(), sum[which] = before.clone();
+          narrow[which] = at::zeros({n}, at::kBFloat16);
+          kernels.narrow(before.data_ptr<float>(), n, static_cast<uint16_t*>(narrow[which].mutable_data_ptr()));
           kernels.extend(p.data_ptr<float>(), n, sums[which]);
           kernels.extend(logits.data_ptr<float>(), n, sums[which]);
           kernels.probabilities(y[which].data_ptr<float>(), n, {.max = 2.0f, .sum = 3.0f});
           mass[which] = kernels.sum(p.data_ptr<float>(), n);
           terms[which] = kernels.draft({.logits = x[which].data_ptr<float>(),
+                                        .bias = bias.data_ptr<float>(),
                                         .teacher = p.data_ptr<float>(),
                                         .teacher_outside = 0.125f,
                                         .n = n,
@@ -260,7 +309,9 @@ TEST(VocabLossRows, EveryInstructionSetAgreesWithThePlainOne) {
                                         .ce_scale = 0.3f,
                                         .l1_scale = 0.7f,
                                         .gradient = true,
-                                        .bf16 = bf16});
+                                        .bf16 = bf16,
+                                        .sum = sum[which].data_ptr<float>(),
+                                        .first = false});
           if (bf16) x[which] = x[which].view(at::kBFloat16).slice(0, 0, n).clone();
         }
         EXPECT_NEAR(terms[0].ce, terms[1].ce, 1e-5);
@@ -271,6 +322,9 @@ TEST(VocabLossRows, EveryInstructionSetAgreesWithThePlainOne) {
         EXPECT_NEAR(mass[0], mass[1], 1e-6);
         EXPECT_TRUE(test::close(y[0], y[1], 1e-9, 1e-6));
         EXPECT_TRUE(test::close(x[0], x[1], 1e-8, bf16 ? 8e-3 : 1e-4));
+        EXPECT_TRUE(test::close(sum[0], sum[1], 1e-6, 1e-6));
+        EXPECT_TRUE(test::close(sum[1] - before, x[1], 1e-6, bf16 ? 8e-3 : 1e-4));
+        EXPECT_TRUE(test::same_bits(narrow[1], before.to(at::kBFloat16)));
       }
     }
   }

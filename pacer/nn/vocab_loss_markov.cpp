@@ -1,0 +1,45 @@
+#include "pacer/nn/vocab_loss_markov.h"
+
+#include <algorithm>
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
+
+namespace pacer::nn::detail {
+namespace {
+
+constexpr int64_t kColumns =
+    8192;  // of markov_out's gradient at once: the product stays in the caches until it is added
+
+}  // namespace
+
+MarkovGradient::MarkovGradient(const at::Tensor& buffer, const at::Tensor& markov, const at::Tensor& markov_out,
+                               const at::Tensor& d_markov, const at::Tensor& d_markov_out)
+    : rows_(buffer.view({-1, markov_out.size(0)})),
+      markov_(markov),
+      markov_out_(markov_out),
+      d_markov_(d_markov),
+      d_markov_out_(d_markov_out) {}
+
+at::Tensor MarkovGradient::places(const std::vector<int64_t>& markov_rows) {
+  const auto count = static_cast<int64_t>(markov_rows.size());
+  if (static_cast<int64_t>(waiting_.size()) + count > capacity()) finish();
+  const auto begin = static_cast<int64_t>(waiting_.size());
+  waiting_.insert(waiting_.end(), markov_rows.begin(), markov_rows.end());
+  return rows_.slice(0, begin, begin + count);
+}
+
+void MarkovGradient::finish() {
+  if (waiting_.empty()) return;
+  const auto count = static_cast<int64_t>(waiting_.size());
+  const at::Tensor index = at::from_blob(waiting_.data(), {count}, at::kLong), gradient = rows_.slice(0, 0, count);
+  d_markov_.index_add_(0, index, at::mm(gradient, markov_out_));
+  const at::Tensor markov = markov_.index_select(0, index), turned = gradient.t();
+  for (int64_t begin = 0; begin < turned.size(0); begin += kColumns) {
+    const int64_t end = std::min(begin + kColumns, turned.size(0));
+    d_markov_out_.slice(0, begin, end).add_(at::mm(turned.slice(0, begin, end), markov));
+  }
+  waiting_.clear();
+}
+
+}  // namespace pacer::nn::detail
