@@ -6,11 +6,12 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
 #include "pacer/base/error.h"
-#include "pacer/decode/exact_forward.h"
+#include "pacer/target/exact_rows.h"
 
 namespace pacer::decode {
 namespace {
@@ -24,21 +25,27 @@ struct Sequence {
   int64_t limit;     // new tokens
   Finish limited_by;
   std::vector<int64_t> tokens;
-};
+  target::TargetOutput states;  // with keep_states: room for the whole text
+  int64_t states_kept = 0;
 
-// Rows of several sequences, each continuing its cache.
-target::TokenBatch continuing(const std::vector<std::vector<int64_t>>& rows,
-                              const std::vector<target::KvCache*>& caches) {
-  std::vector<int64_t> ids, positions, starts = {0};
-  for (size_t s = 0; s < rows.size(); ++s) {
-    for (size_t i = 0; i < rows[s].size(); ++i) {
-      ids.push_back(rows[s][i]);
-      positions.push_back(caches[s]->length() + static_cast<int64_t>(i));
+  // Appends rows [begin, end) of what the target gave.
+  void keep(const target::TargetOutput& output, int64_t begin, int64_t end) {
+    const int64_t count = end - begin;
+    states.last.narrow(0, states_kept, count).copy_(output.last.narrow(0, begin, count));
+    if (states.tapped.defined()) {
+      states.tapped.narrow(0, states_kept, count).copy_(output.tapped.narrow(0, begin, count));
     }
-    starts.push_back(static_cast<int64_t>(ids.size()));
+    states_kept += count;
   }
-  return {at::tensor(ids, at::kLong), at::tensor(positions, at::kLong), std::move(starts)};
-}
+
+  // Without the room that the text did not need.
+  target::TargetOutput kept_states() const {
+    const auto rows = [&](const at::Tensor& all) {
+      return all.defined() && all.size(0) > states_kept ? all.narrow(0, 0, states_kept).clone() : all;
+    };
+    return {rows(states.tapped), rows(states.last)};
+  }
+};
 
 class Batch {
  public:
@@ -63,42 +70,20 @@ class Batch {
     watch_.lap(statistics_.other);
     prefix_ = target_.new_cache(length);
     const auto& prompt = requests_[0].prompt;
-    forward_prompts({std::vector<int64_t>(prompt.begin(), prompt.begin() + length)}, {prefix_.get()});
+    prefix_states_ = forward_exact(
+        target_, {std::vector<int64_t>(prompt.begin(), prompt.begin() + length)}, options_.taps, {prefix_.get()});
+    statistics_.computed_prompt_tokens += length;
     statistics_.shared_prefix = length;
     watch_.lap(statistics_.prefill);
   }
 
-  // Runs whole prompts, a piece of each per pass, and returns the last hidden row of each. [S, H]
-  at::Tensor forward_prompts(const std::vector<std::vector<int64_t>>& rows,
-                             const std::vector<target::KvCache*>& caches) {
-    for (const auto& row : rows) statistics_.computed_prompt_tokens += static_cast<int64_t>(row.size());
-    at::Tensor result;
-    std::vector<size_t> done(rows.size(), 0);
-    for (bool more = true; more;) {
-      std::vector<std::vector<int64_t>> pieces;
-      std::vector<target::KvCache*> piece_caches;
-      std::vector<size_t> owners;
-      for (size_t s = 0; s < rows.size(); ++s) {
-        const size_t end = std::min(rows[s].size(), done[s] + static_cast<size_t>(kExactRows));
-        if (end == done[s]) continue;
-        pieces.emplace_back(rows[s].begin() + static_cast<std::ptrdiff_t>(done[s]),
-                            rows[s].begin() + static_cast<std::ptrdiff_t>(end));
-        piece_caches.push_back(caches[s]);
-        owners.push_back(s);
-        done[s] = end;
-      }
-      more = !pieces.empty();
-      if (!more) break;
-      const target::TokenBatch batch = continuing(pieces, piece_caches);
-      const at::Tensor last = target_.forward(batch, {}, piece_caches).last;
-      if (!result.defined()) result = at::empty({static_cast<int64_t>(rows.size()), last.size(1)}, last.options());
-      for (size_t i = 0; i < owners.size(); ++i) {
-        if (done[owners[i]] == rows[owners[i]].size()) {
-          result[static_cast<int64_t>(owners[i])].copy_(last[batch.starts[i + 1] - 1]);
-        }
-      }
-    }
-    return result;
+  void make_room(Sequence& sequence) const {
+    const int64_t rows = sequence.position + sequence.limit - 1;
+    const at::TensorOptions options = at::TensorOptions().dtype(target_.dtype());
+    const int64_t width = target_.config().hidden_size, taps = static_cast<int64_t>(options_.taps.size());
+    sequence.states.last = at::empty({rows, width}, options);
+    if (taps > 0) sequence.states.tapped = at::empty({rows, taps, width}, options);
+    if (prefix_) sequence.keep(prefix_states_, 0, statistics_.shared_prefix);
   }
 
   // Starts new texts while there is room, several prompts per pass.
@@ -110,21 +95,31 @@ class Batch {
       while (next_ < requests_.size() && static_cast<int64_t>(live_.size()) < options_.sequences) {
         const auto& prompt = requests_[next_].prompt;
         const auto length = static_cast<int64_t>(prompt.size());
-        Sequence sequence{next_, {}, length, options_.sampling.max_new_tokens, Finish::length, {}};
+        Sequence sequence{next_, {}, length, options_.sampling.max_new_tokens, Finish::length, {}, {}, 0};
         const int64_t room = target_.config().max_position - length;
         if (target_.config().max_position > 0 && room < sequence.limit) {
           sequence.limit = room, sequence.limited_by = Finish::context;
         }
         sequence.cache = prefix_ ? prefix_->clone() : target_.new_cache(length + sequence.limit);
+        if (options_.keep_states) make_room(sequence);
         rows.emplace_back(prompt.begin() + statistics_.shared_prefix, prompt.end());
         caches.push_back(sequence.cache.get());
         statistics_.prompt_tokens += length;
+        statistics_.computed_prompt_tokens += length - statistics_.shared_prefix;
         live_.push_back(std::move(sequence));
         ++next_;
       }
       watch_.lap(statistics_.other);
-      const at::Tensor last = forward_prompts(rows, caches);
-      const at::Tensor logits = target_.logits(last);
+      const target::TargetOutput output = forward_exact(target_, rows, options_.taps, caches);
+      std::vector<int64_t> ends;  // the last row of every prompt
+      int64_t row = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const int64_t end = row + static_cast<int64_t>(rows[i].size());
+        if (options_.keep_states) live_[first + i].keep(output, row, end);
+        ends.push_back(end - 1);
+        row = end;
+      }
+      const at::Tensor logits = target_.logits(at::index_select(output.last, 0, at::tensor(ends, at::kLong)));
       watch_.lap(statistics_.prefill);
       take(logits, first);
       retire();
@@ -141,8 +136,11 @@ class Batch {
       caches.push_back(sequence.cache.get());
     }
     watch_.lap(statistics_.other);
-    const at::Tensor last = target_.forward(continuing(rows, caches), {}, caches).last;
-    const at::Tensor logits = target_.logits(last);
+    const target::TargetOutput output = forward_exact(target_, rows, options_.taps, caches);
+    const at::Tensor logits = target_.logits(output.last);
+    for (size_t i = 0; options_.keep_states && i < live_.size(); ++i) {
+      live_[i].keep(output, static_cast<int64_t>(i), static_cast<int64_t>(i) + 1);
+    }
     watch_.lap(statistics_.decode);
     ++statistics_.steps;
     for (Sequence& sequence : live_) ++sequence.position;
@@ -182,8 +180,9 @@ class Batch {
       }
       if (statistics_.stopped) continue;
       ++statistics_.texts;
-      const BatchResult result{sequence.request, std::move(sequence.tokens),
-                               stopped ? Finish::stop : sequence.limited_by};
+      BatchResult result{sequence.request, std::move(sequence.tokens), stopped ? Finish::stop : sequence.limited_by,
+                         {}};
+      if (options_.keep_states) result.states = sequence.kept_states();
       if (!on_finished_(result)) statistics_.stopped = true;
     }
     live_ = std::move(rest);
@@ -194,6 +193,7 @@ class Batch {
   const BatchOptions& options_;
   const std::function<bool(const BatchResult&)>& on_finished_;
   std::unique_ptr<target::KvCache> prefix_;
+  target::TargetOutput prefix_states_;
   std::vector<Sequence> live_;
   size_t next_ = 0;
   PhaseClock watch_;
@@ -222,6 +222,7 @@ BatchStatistics generate_batch(const target::Target& target, const std::vector<B
                                const BatchOptions& options,
                                const std::function<bool(const BatchResult&)>& on_finished) {
   options.sampling.check();
+  if (!options.keep_states && !options.taps.empty()) throw Error(ErrorKind::bug, "taps of states that are not kept");
   if (options.sequences < 1) {
     throw Error(ErrorKind::usage, "batch of " + std::to_string(options.sequences) + " texts, allowed is 1 or more");
   }

@@ -20,12 +20,18 @@ struct BatchRequest {
 struct BatchOptions {
   SamplingOptions sampling;
   int64_t sequences = 48;  // texts in flight
+  // The hidden states that the texts were made from are handed over with them: taps, and the last state.
+  bool keep_states = false;
+  target::Taps taps;
 };
 
 struct BatchResult {
   size_t request = 0;  // index into the requests
   std::vector<int64_t> tokens;
   Finish finish = Finish::length;
+  // With keep_states: tapped [n, m, H] and last [n, H] of prompt and text without its last token, which the target was
+  // not asked about. The same bits as target::forward_exact gives for these tokens.
+  target::TargetOutput states;
 };
 
 struct BatchStatistics {
@@ -43,7 +49,7 @@ struct BatchStatistics {
 // on_finished as they end (not in order) and their place goes to the next request. on_finished returns false to stop:
 // unfinished texts are dropped. Draws depend on (seed, sample, position) only and prompts run in the pieces of
 // exact_forward.h, so a text does not depend on its batch, in any dtype.
-// Memory: one cache of at most prompt + max_new_tokens positions per text in flight.
+// Memory: one cache of at most prompt + max_new_tokens positions per text in flight, and the states when they are kept.
 // Throws Error{data} naming the request for an empty prompt or one that leaves no room for an answer, before any work.
 BatchStatistics generate_batch(const target::Target& target, const std::vector<BatchRequest>& requests,
                                const BatchOptions& options, const std::function<bool(const BatchResult&)>& on_finished);

@@ -10,6 +10,7 @@
 
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
+#include "pacer/target/exact_rows.h"
 
 namespace pacer::train {
 
@@ -22,6 +23,13 @@ FeatureSource::FeatureSource(std::shared_ptr<const target::Target> target,
                              const FeatureOptions& options)
     : target_(std::move(target)), rows_(std::move(rows)), taps_(std::move(taps)), options_(options) {
   if (options_.rows_together < 1) throw Error(ErrorKind::bug, "FeatureSource: groups of no rows");
+}
+
+void FeatureSource::use_states(std::shared_ptr<StateStore> store) {
+  if (!options_.decoding_kernels || store->taps() != taps_) {
+    throw Error(ErrorKind::bug, "FeatureSource: states of other kernels or taps than this source computes");
+  }
+  store_ = std::move(store);
 }
 
 draft::FeatureBatch FeatureSource::tokens(const std::vector<int64_t>& rows) const {
@@ -80,25 +88,63 @@ std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
   const Stopwatch watch;
   const int64_t first = number * options_.rows_together;
   const int64_t last = std::min(first + options_.rows_together, rows());
-  std::vector<std::vector<int64_t>> sequences;
-  for (int64_t row = first; row < last; ++row) sequences.push_back((*rows_)[static_cast<size_t>(row)].ids);
-  const target::TokenBatch packed = target::TokenBatch::packed(sequences);
-
   const c10::NoGradGuard frozen;
-  target::TargetOutput output = target_->forward(packed, taps_);
   auto group = std::make_shared<Group>();
+  group->starts = {0};
+  for (int64_t row = first; row < last; ++row) {
+    group->starts.push_back(group->starts.back() +
+                            static_cast<int64_t>((*rows_)[static_cast<size_t>(row)].ids.size()));
+  }
+  target::TargetOutput output = states(first, group->starts);
   group->tapped = std::move(output.tapped);
   group->last = std::move(output.last);
-  group->starts = packed.starts;
   group->log_sum = teaching_log_sums(*group, first);
   group->bytes = group->tapped.nbytes() + group->last.nbytes();
 
   ++statistics_.groups_computed;
   statistics_.rows_computed += last - first;
-  statistics_.tokens_computed += packed.rows();
+  statistics_.tokens_computed += group->starts.back();
   statistics_.wall_s += watch.wall();
   statistics_.cpu_s += watch.cpu();
   return group;
+}
+
+// States of a group's rows: those that were given, and the others in one pass.
+target::TargetOutput FeatureSource::states(int64_t first, const std::vector<int64_t>& starts) {
+  const size_t count = starts.size() - 1;
+  std::vector<std::optional<target::TargetOutput>> given(count);
+  std::vector<std::vector<int64_t>> missing;
+  for (size_t i = 0; i < count; ++i) {
+    const data::TokenRow& row = (*rows_)[static_cast<size_t>(first) + i];
+    if (store_) given[i] = store_->take(row.id, row.ids);
+    if (!given[i]) missing.push_back(row.ids);
+  }
+  target::TargetOutput computed;
+  if (!missing.empty()) computed = forward(missing);
+  if (missing.size() == count) return computed;
+  statistics_.rows_given += static_cast<int64_t>(count - missing.size());
+
+  const int64_t hidden = target_->config().hidden_size, taps = static_cast<int64_t>(taps_.size());
+  const auto options = at::TensorOptions().dtype(target_->dtype());
+  // The last token of a given row may be without states. Nothing reads them, since no supervised token follows.
+  target::TargetOutput all = {at::zeros({starts.back(), taps, hidden}, options),
+                              at::zeros({starts.back(), hidden}, options)};
+  int64_t next = 0;  // row of `computed`
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t tokens = starts[i + 1] - starts[i], from = given[i] ? 0 : next;
+    const target::TargetOutput& source = given[i] ? *given[i] : computed;
+    const int64_t rows = given[i] ? source.last.size(0) : tokens;
+    all.tapped.narrow(0, starts[i], rows).copy_(source.tapped.narrow(0, from, rows));
+    all.last.narrow(0, starts[i], rows).copy_(source.last.narrow(0, from, rows));
+    if (!given[i]) next += tokens;
+    given[i].reset();
+  }
+  return all;
+}
+
+target::TargetOutput FeatureSource::forward(const std::vector<std::vector<int64_t>>& sequences) const {
+  if (options_.decoding_kernels) return target::forward_exact(*target_, sequences, taps_);
+  return target_->forward(target::TokenBatch::packed(sequences), taps_);
 }
 
 at::Tensor FeatureSource::teaching_log_sums(const Group& group, int64_t first_row) const {

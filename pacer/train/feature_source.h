@@ -13,12 +13,16 @@
 #include "pacer/data/rows.h"
 #include "pacer/draft/features.h"
 #include "pacer/target/target.h"
+#include "pacer/train/state_store.h"
 
 namespace pacer::train {
 
 struct FeatureOptions {
   int64_t rows_together = 1;  // rows of one pass of the target
   uint64_t memory_bytes = 0;  // for features that are kept
+  // The kernels that the target decodes with (target::forward_exact) instead of the library's products: the states are
+  // then, to the bit, those that a draft sees when it is used, and those of a StateStore.
+  bool decoding_kernels = false;
 };
 
 // What the features of `tokens` tokens take: taps and last state in the target's dtype.
@@ -36,6 +40,10 @@ class FeatureSource {
   // the features of the rows that teach, those before a supervised token; the others hold 0. Before the first batch.
   void use_log_sums(std::function<at::Tensor(const at::Tensor& last)> log_sums) { log_sums_ = std::move(log_sums); }
 
+  // States that need not be computed again; those of other rows are. Only with decoding kernels, whose bits they have.
+  // Throws Error{bug} for other taps.
+  void use_states(std::shared_ptr<StateStore> store);
+
   int64_t rows() const { return static_cast<int64_t>(rows_->size()); }
 
   // Tokens of these rows without features: enough to plan blocks. A row's sample id is its number.
@@ -45,6 +53,7 @@ class FeatureSource {
 
   struct Statistics {
     int64_t groups_computed = 0, rows_computed = 0, tokens_computed = 0;
+    int64_t rows_given = 0;        // taken from a StateStore
     double wall_s = 0, cpu_s = 0;  // in the target
     uint64_t bytes_kept = 0;
   };
@@ -60,6 +69,8 @@ class FeatureSource {
   };
   std::shared_ptr<const Group> group(int64_t number);
   std::shared_ptr<Group> compute(int64_t number);
+  target::TargetOutput states(int64_t first, const std::vector<int64_t>& starts);
+  target::TargetOutput forward(const std::vector<std::vector<int64_t>>& sequences) const;
   at::Tensor teaching_log_sums(const Group& group, int64_t first_row) const;
   void keep(int64_t number, std::shared_ptr<Group> group);
 
@@ -67,6 +78,7 @@ class FeatureSource {
   std::shared_ptr<const std::vector<data::TokenRow>> rows_;
   target::Taps taps_;
   FeatureOptions options_;
+  std::shared_ptr<StateStore> store_;
   std::function<at::Tensor(const at::Tensor&)> log_sums_;
   std::unordered_map<int64_t, std::shared_ptr<Group>> kept_;
   std::list<int64_t> order_;  // most recently used first

@@ -44,6 +44,7 @@ struct DataSection {
 struct FeaturesSection {
   int64_t memory_mb = 1024;
   int64_t rows_together = 0;
+  std::string kernels = "library";  // or "decoding"
 };
 
 struct OptimizerSection {

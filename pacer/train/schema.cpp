@@ -109,6 +109,10 @@ std::vector<Key> make_schema() {
           "rows of one pass of the target; 0: 8 when the features of all rows fit in memory_mb, else 1")
           .from(0)
           .to(1024),
+      Row("features.kernels", at(&R::features, &F::kernels),
+          "library: the products that are fastest for long texts; decoding: the kernels that the target decodes with, so "
+          "that the draft is trained on the very states that it will see")
+          .of({"library", "decoding"}),
 
       Row("optimizer.learning_rate", at(&R::optimizer, &O::learning_rate), "peak learning rate of AdamW")
           .greater(0)

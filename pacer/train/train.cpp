@@ -144,16 +144,24 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   // Target, draft, optimizer, features.
   const std::shared_ptr<const target::Target> target =
       target::Target::load(recipe.model.target, parse_dtype(recipe.model.dtype), runtime);
+  const bool decoding = recipe.features.kernels == "decoding";
+  if (options.states && !decoding) {
+    throw Error(ErrorKind::usage, "features.kernels is " + recipe.features.kernels +
+                                      ", states that were computed with the rows need \"decoding\"");
+  }
   Workbench bench;
   bench.recipe = recipe;
   bench.loss = loss_options(recipe);
   bench.fingerprints = {{"target", plan.target}, {"train_rows", plan.train_rows}};
   bench.features = std::make_unique<FeatureSource>(target, rows.train, config.target_layer_ids,
-                                                   FeatureOptions{plan.rows_together, memory.train});
+                                                   FeatureOptions{plan.rows_together, memory.train, decoding});
   if (!rows.validation->empty()) {
     bench.validation = std::make_unique<FeatureSource>(
         target, rows.validation, config.target_layer_ids,
-        FeatureOptions{memory.validation_fits ? plan.rows_together : 1, memory.validation});
+        FeatureOptions{memory.validation_fits ? plan.rows_together : 1, memory.validation, decoding});
+  }
+  for (FeatureSource* source : {bench.features.get(), bench.validation.get()}) {
+    if (source != nullptr && options.states) source->use_states(options.states);
   }
   const at::ScalarType dtype = parse_dtype(recipe.draft.dtype);
   if (newest) {

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "pacer/base/json.h"
 #include "pacer/train/recipe.h"
+#include "pacer/train/state_store.h"
 
 namespace pacer::train {
 
@@ -17,6 +19,10 @@ struct TrainOptions {
   std::filesystem::path run;             // the run folder; an unfinished run in it is continued
   std::function<bool()> stop_requested;  // asked after every step; unset: never
   std::vector<std::string> command;      // for environment.json
+  // States that the target computed when it wrote the rows, for recipes with features.kernels: decoding (Error{usage}
+  // with others, whose bits differ). Rows without are computed; a run that is continued without the store ends with the
+  // same bits.
+  std::shared_ptr<StateStore> states;
 };
 
 struct TrainResult {

@@ -79,6 +79,7 @@ GenerateReport generate_data(const target::Target& target, const text::ModelText
   decode::BatchOptions batch;
   batch.sampling = options.sampling;
   batch.sequences = options.sequences;
+  if (options.states) batch.keep_states = true, batch.taps = options.states->taps();
   if (batch.sampling.stop_ids.empty()) batch.sampling.stop_ids = target.config().eos_ids;
   data::GeneratedRows rows(options.out, settings_of(options, text, batch.sampling, target.dtype()));
   if (rows.healed_bytes() > 0) {
@@ -138,6 +139,11 @@ GenerateReport generate_data(const target::Target& target, const text::ModelText
         row.messages.push_back({{"role", "assistant"}, {"content", row.text}});
         rows.append(row);
         ++report.answered;
+        if (options.states) {
+          std::vector<int64_t> ids = std::move(row.prompt_ids);
+          ids.insert(ids.end(), row.output_ids.begin(), row.output_ids.end());
+          options.states->put(row.id, std::move(ids), result.states);
+        }
       }
       progress.update(static_cast<uint64_t>(report.resumed + report.answered + report.cut_dropped),
                       std::to_string(report.new_tokens) + " tokens");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "pacer/base/json.h"
@@ -11,6 +12,7 @@
 #include "pacer/decode/batch_generate.h"
 #include "pacer/target/target.h"
 #include "pacer/text/model_text.h"
+#include "pacer/train/state_store.h"
 
 namespace pacer::workflow {
 
@@ -25,6 +27,7 @@ struct GenerateOptions {
   int64_t limit = 0;                     // first so many prompts; 0: all
   bool keep_cut = true;                  // keep answers that ran into max_new_tokens
   std::function<bool()> stop_requested;  // asked after every answer; true: leave, to be continued by the same call
+  std::shared_ptr<train::StateStore> states;  // gets the hidden states of the rows that this call writes
 };
 
 struct GenerateReport {

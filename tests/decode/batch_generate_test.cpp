@@ -8,8 +8,10 @@
 
 #include "pacer/base/error.h"
 #include "pacer/device/runtime.h"
+#include "pacer/target/exact_rows.h"
 #include "tests/decode/toy.h"
 #include "tests/support/files.h"
+#include "tests/support/tensors.h"
 
 namespace pacer::decode {
 namespace {
@@ -123,6 +125,30 @@ TEST(GenerateBatch, ARealTargetWritesTheSameTextAloneAndInABatch) {
             << toString(dtype) << " " << temperature << " " << result.request;
         return true;
       });
+    }
+  }
+}
+
+TEST(GenerateBatch, HandsOverTheStatesThatTheTextsWereMadeFrom) {
+  auto runtime = device::Runtime::open("cpu");
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto target = target::Target::load(test::golden("dspark/target"), dtype, runtime);
+    BatchOptions options = options_of(0.0, 5);
+    options.keep_states = true;
+    options.taps = {0, 2};
+    for (const int64_t shared : {0, 20}) {
+      const std::vector<BatchRequest> asked = requests(12, shared);
+      int64_t handed = 0;
+      generate_batch(*target, asked, options, [&](const BatchResult& result) {
+        std::vector<int64_t> ids = asked[result.request].prompt;
+        ids.insert(ids.end(), result.tokens.begin(), result.tokens.end() - 1);
+        const target::TargetOutput alone = forward_exact(*target, {ids}, options.taps);
+        EXPECT_TRUE(pacer::test::same_bits(result.states.tapped, alone.tapped)) << result.request;
+        EXPECT_TRUE(pacer::test::same_bits(result.states.last, alone.last)) << result.request;
+        ++handed;
+        return true;
+      });
+      EXPECT_EQ(handed, 12);
     }
   }
 }

@@ -6,8 +6,11 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/logsumexp.h>
+#include <ATen/ops/ones.h>
 
+#include "pacer/base/error.h"
 #include "pacer/device/runtime.h"
+#include "pacer/target/exact_rows.h"
 #include "tests/support/tensors.h"
 #include "tests/train/tiny.h"
 
@@ -111,6 +114,60 @@ TEST(FeatureSource, ForgetsWhatWasUsedLongestAgoAndStaysInItsMemory) {
   EXPECT_EQ(source.statistics().groups_computed, computed);
   source.batch({1});
   EXPECT_EQ(source.statistics().groups_computed, computed + 1);
+}
+
+// With decoding kernels a row is what the target computes while it writes it, so states that were kept then may stand in
+// for it.
+TEST(FeatureSource, TakesStatesThatWereComputedWithTheRows) {
+  const Sources sources;
+  const auto make = [&] { return FeatureSource(sources.target, sources.rows, kTaps, {4, 1 << 20, true}); };
+  FeatureSource computes = make(), takes = make();
+  const auto store = std::make_shared<StateStore>(kTaps, 1 << 20);
+  for (const size_t number : {0, 1, 3, 9}) {
+    const data::TokenRow& row = (*sources.rows)[number];
+    const std::vector<int64_t> seen(row.ids.begin(), row.ids.end() - 1);
+    ASSERT_TRUE(store->put(row.id, row.ids, target::forward_exact(*sources.target, {seen}, kTaps)));
+  }
+  takes.use_states(store);
+  const draft::FeatureBatch expected = computes.batch({0, 2, 3, 9}), given = takes.batch({0, 2, 3, 9});
+  EXPECT_EQ(takes.statistics().rows_given, 4);
+  EXPECT_EQ(store->rows(), 0);
+  EXPECT_EQ(store->bytes(), 0u);
+  for (size_t s = 0; s < 4; ++s) {
+    const int64_t seen = expected.starts[s + 1] - expected.starts[s] - 1;  // nothing follows the last token
+    for (const auto& [a, b] : {std::pair{expected.tapped, given.tapped}, {expected.last, given.last}}) {
+      EXPECT_TRUE(pacer::test::same_bits(a.narrow(0, expected.starts[s], seen).contiguous(),
+                                         b.narrow(0, given.starts[s], seen).contiguous()))
+          << s;
+    }
+  }
+}
+
+TEST(FeatureSource, RefusesStatesWithOtherBitsThanItsOwn) {
+  const Sources sources;
+  FeatureSource library = sources.make(4, 0);
+  EXPECT_THROW(library.use_states(std::make_shared<StateStore>(kTaps, 1 << 20)), Error);
+  FeatureSource decoding(sources.target, sources.rows, kTaps, {4, 0, true});
+  EXPECT_THROW(decoding.use_states(std::make_shared<StateStore>(target::Taps{0, 1, 5}, 1 << 20)), Error);
+}
+
+TEST(StateStore, GivesARowOnceAndOnlyForItsOwnTokens) {
+  StateStore store({0}, 1000);
+  const auto states = [](int64_t rows) {
+    return target::TargetOutput{at::ones({rows, 1, 4}), at::ones({rows, 4})};
+  };
+  EXPECT_TRUE(store.put("a", {1, 2, 3}, states(2)));
+  EXPECT_TRUE(store.put("b", {1, 2, 3}, states(3)));
+  EXPECT_TRUE(store.put("c", {1, 2, 3, 4}, states(3)));
+  EXPECT_THROW(store.put("a", {1, 2, 3}, states(3)), Error);
+  EXPECT_THROW(store.put("d", {1, 2, 3}, states(1)), Error);
+  EXPECT_FALSE(store.put("e", std::vector<int64_t>(40, 1), states(40)));  // no room
+  EXPECT_FALSE(store.take("z", {1, 2, 3}));
+  EXPECT_EQ(store.take("c", {1, 2})->last.size(0), 2);  // a row that was cut on the right
+  EXPECT_EQ(store.take("a", {1, 2, 3})->tapped.size(0), 2);
+  EXPECT_FALSE(store.take("a", {1, 2, 3}));
+  EXPECT_FALSE(store.take("b", {1, 5, 3}));
+  EXPECT_EQ(store.bytes(), 0u);
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+// Whole sequences through the decoding kernels: hidden states whose bits do not depend on what they are computed with.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pacer/target/target.h"
+
+namespace pacer::target {
+
+// Up to so many rows of a sequence per call, a row has the same bits whatever else is computed with it
+// (Target::forward).
+constexpr int64_t kExactRows = 16;
+
+// Continues caches[s] by sequences[s], at most kExactRows rows of every sequence per call of the target. Returns tapped
+// [T, m, H] (undefined without taps) and last [T, H], sequence after sequence. An empty sequence takes no part.
+TargetOutput forward_exact(const Target& target, const std::vector<std::vector<int64_t>>& sequences, const Taps& taps,
+                           const std::vector<KvCache*>& caches);
+
+// Whole sequences from their first position, with caches that are gone afterwards.
+TargetOutput forward_exact(const Target& target, const std::vector<std::vector<int64_t>>& sequences, const Taps& taps);
+
+}  // namespace pacer::target

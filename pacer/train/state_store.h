@@ -1,0 +1,44 @@
+// Hidden states that exist before training begins, because the target computed them when it wrote the rows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "pacer/target/target.h"
+
+namespace pacer::train {
+
+// By row id. They are taken out as they are used, so nothing is in memory twice.
+class StateStore {
+ public:
+  // taps: of every row's states. memory_bytes: rows that would exceed it are not kept.
+  StateStore(target::Taps taps, uint64_t memory_bytes) : taps_(std::move(taps)), memory_bytes_(memory_bytes) {}
+
+  const target::Taps& taps() const { return taps_; }
+  int64_t rows() const { return static_cast<int64_t>(kept_.size()); }
+  uint64_t bytes() const { return bytes_; }
+
+  // states: tapped [n, m, H] and last [n, H] of the first n of `ids`, all of them or all but the last. Throws Error{bug}
+  // for other shapes. False when there is no room.
+  bool put(const std::string& id, std::vector<int64_t> ids, target::TargetOutput states);
+
+  // The states that were put for this row, cut to `ids` when those end earlier; nothing when the row is not here or its
+  // tokens are others.
+  std::optional<target::TargetOutput> take(const std::string& id, const std::vector<int64_t>& ids);
+
+ private:
+  struct Row {
+    std::vector<int64_t> ids;
+    target::TargetOutput states;
+    uint64_t bytes() const { return states.tapped.nbytes() + states.last.nbytes(); }
+  };
+  target::Taps taps_;
+  uint64_t memory_bytes_, bytes_ = 0;
+  std::unordered_map<std::string, Row> kept_;
+};
+
+}  // namespace pacer::train
