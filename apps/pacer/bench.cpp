@@ -29,7 +29,7 @@ std::string list_text(const OrderedJson& benches) {
 
 void run(const Arguments& arguments, const Context& context) {
   if (arguments.list) {
-    const OrderedJson benches = bench::list_benches(arguments.request.works);
+    const OrderedJson benches = bench::list_benches(arguments.request.settings.works);
     return context.json ? context.print_json(benches) : context.print(list_text(benches));
   }
   if (arguments.request.all != arguments.request.bench.empty()) {
@@ -74,8 +74,9 @@ void add_bench(CLI::App& app, Context& context) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--steps", settings.steps, "Timed steps, in place of the case's")->check(CLI::PositiveNumber);
   command->add_option("--model", settings.model, "A Hugging Face folder or .gguf file in place of the case's model");
+  command->add_option("--text", settings.text, "tokenizer: a file of text in place of the shipped one");
   command->add_flag("--check", settings.check, "dspark_train: compare loss and gradient norm with a dense reference");
-  command->add_option("--works", request.works, "Definitions of the cases in place of data/bench/workloads.json");
+  command->add_option("--works", settings.works, "Definitions of the cases in place of data/bench/workloads.json");
   command->add_option("--timeout", request.timeout_s, "Seconds that a case may take; 0: any")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -18,14 +18,14 @@ Timings time_work(const Work& work, const Settings& settings, const std::functio
 
 const std::vector<Bench>& all_benches() {
   static const std::vector<Bench> benches = {
-      {"dspark_train", dspark_train, true},
-      {"prefill", prefill, true},
-      {"decode", decode, true},
-      {"gguf", gguf, true},
-      {"specdec", specdec, true},
-      {"roofline", roofline, true},
+      {"dspark_train", dspark_train}, {"prefill", prefill},     {"decode", decode},       {"gguf", gguf},
+      {"specdec", specdec},           {"tokenizer", tokenizer}, {"coldstart", coldstart}, {"roofline", roofline},
   };
   return benches;
+}
+
+bool uses_dtype(const Work& work) {
+  return work.bench() != "tokenizer" && !(work.bench() == "coldstart" && work.name() == "help");
 }
 
 const Bench& find_bench(const std::string& name) {

@@ -20,11 +20,13 @@ namespace pacer::bench {
 struct Settings {
   std::string dtype = "bf16";  // "f32" | "bf16"
   int threads = 1;
-  int64_t repeat = 1;                        // times as many timed steps as the work says
-  std::optional<int64_t> warmup{}, steps{};  // in place of the work's
-  std::filesystem::path model{};             // in place of the random model, the package or the tokenizer
-  std::filesystem::path text{};              // in place of the shipped text
-  bool check = false;                        // dspark_train: compare with the dense reference
+  int64_t repeat = 1;                                // times as many timed steps as the work says
+  std::optional<int64_t> warmup{}, steps{};          // in place of the work's
+  std::filesystem::path model{};                     // in place of the random model, the package or the tokenizer
+  std::filesystem::path works{};                     // the file of definitions, empty: the shipped one
+  std::filesystem::path program = "/proc/self/exe";  // pacer, for benches that start it
+  std::filesystem::path text{};                      // in place of the shipped text
+  bool check = false;                                // dspark_train: compare with the dense reference
 
   at::ScalarType scalar_type() const;  // throws Error{usage}
 };
@@ -39,15 +41,19 @@ Result prefill(const Work& work, const Settings& settings, device::Runtime& runt
 Result decode(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result specdec(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result tokenizer(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result coldstart(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result roofline(const Work& work, const Settings& settings, device::Runtime& runtime);
 
 struct Bench {
   std::string name;
   Result (*run)(const Work&, const Settings&, device::Runtime&);
-  bool has_dtype;  // whether figures depend on the dtype
 };
 
 const std::vector<Bench>& all_benches();
+
+// Whether a work computes anything in settings.dtype.
+bool uses_dtype(const Work& work);
 
 // Throws Error{usage}: a bench of the file of works that this version cannot run, with those it can.
 const Bench& find_bench(const std::string& name);

@@ -14,8 +14,6 @@
 namespace pacer::bench {
 namespace {
 
-constexpr const char* kProgram = "/proc/self/exe";
-
 struct Case {
   std::string bench, name, dtype;  // dtype empty: none
 };
@@ -23,10 +21,10 @@ struct Case {
 std::vector<Case> cases_of(const Request& request, const Works& works) {
   std::vector<Case> cases;
   const auto add = [&](const std::string& bench, const std::vector<std::string>& names) {
-    const bool has_dtype = find_bench(bench).has_dtype;
-    for (const std::string& dtype : has_dtype ? request.dtypes : std::vector<std::string>{""}) {
-      for (const std::string& name : names) {
-        works.work(bench, name);  // throws for a name that does not exist
+    find_bench(bench);  // throws for one that this version cannot run
+    for (const std::string& name : names) {
+      const bool has_dtype = uses_dtype(works.work(bench, name));
+      for (const std::string& dtype : has_dtype ? request.dtypes : std::vector<std::string>{""}) {
         cases.push_back({bench, name, dtype});
       }
     }
@@ -80,12 +78,12 @@ OrderedJson run_here(const Case& one, const Works& works, Settings settings) {
 std::vector<std::string> command_line(const Case& one, const Request& request) {
   const Settings& settings = request.settings;
   std::vector<std::string> words = {
-      kProgram,       "bench",  one.bench, "--case", one.name, "--threads", std::to_string(settings.threads),
-      "--in-process", "--quiet"};
+      settings.program.string(),        "bench",        one.bench, "--case", one.name, "--threads",
+      std::to_string(settings.threads), "--in-process", "--quiet"};
   const auto add = [&](const std::string& option, const std::string& value) {
     words.push_back(option), words.push_back(value);
   };
-  if (!request.works.empty()) add("--works", request.works.string());
+  if (!request.settings.works.empty()) add("--works", request.settings.works.string());
   if (!one.dtype.empty()) add("--dtype", one.dtype);
   if (settings.repeat != 1) add("--repeat", std::to_string(settings.repeat));
   if (settings.warmup) add("--warmup", std::to_string(*settings.warmup));
@@ -114,7 +112,7 @@ OrderedJson run_in_child(const Case& one, const Request& request) {
 }  // namespace
 
 void run_benches(const Request& request, const std::function<void(const OrderedJson& line)>& on_line) {
-  const Works works = Works::read(request.works.empty() ? Works::default_file() : request.works);
+  const Works works = Works::read(request.settings.works.empty() ? Works::default_file() : request.settings.works);
   const std::vector<Case> cases = cases_of(request, works);
   if (request.in_process && cases.size() != 1) {
     throw Error(ErrorKind::usage,

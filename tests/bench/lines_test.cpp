@@ -5,6 +5,8 @@
 #include <set>
 
 #include "pacer/base/error.h"
+#include "pacer/base/files.h"
+#include "pacer/base/resources.h"
 #include "pacer/bench/run.h"
 #include "tests/support/files.h"
 
@@ -13,13 +15,24 @@ namespace {
 
 std::filesystem::path tiny() { return test::source_dir() / "tests" / "bench" / "tiny.json"; }
 
+// A tokenizer with a chat template.
+std::filesystem::path chat_model() {
+  static const test::TemporaryFolder folder;
+  std::filesystem::copy_file(test::golden("tokenizers/tiny_qwen_style/tokenizer.json"),
+                             folder.path() / "tokenizer.json", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(test::golden("chat_templates/templates/chatml.jinja"),
+                             folder.path() / "chat_template.jinja", std::filesystem::copy_options::overwrite_existing);
+  return folder.path();
+}
+
 Request request(const std::string& bench, const std::string& name, const std::string& dtype) {
   Request request;
-  request.works = tiny();
+  request.settings.works = tiny();
   request.bench = bench;
   request.cases = {name};
   request.dtypes = {dtype};
   request.in_process = true;
+  if (bench == "tokenizer") request.settings.model = chat_model();
   if (bench == "gguf") request.settings.model = test::golden("checkpoint_layouts/tiny_llama_f32.gguf");
   return request;
 }
@@ -49,8 +62,10 @@ TEST(BenchLines, EveryBenchPrintsTheFieldsOfItsDefinition) {
                                           "bytes"};
   const Works works = Works::read(tiny());
   for (const Bench& bench : all_benches()) {
+    if (bench.name == "coldstart") continue;  // starts the program: tests/cli/bench_test.cpp
     for (const std::string& name : works.cases(bench.name)) {
       if (name == "long") continue;
+      const bool has_dtype = uses_dtype(works.work(bench.name, name));
       for (const std::string dtype : {"f32", "bf16"}) {
         const OrderedJson line = line_of(request(bench.name, name, dtype));
         SCOPED_TRACE(line.dump());
@@ -66,7 +81,7 @@ TEST(BenchLines, EveryBenchPrintsTheFieldsOfItsDefinition) {
         EXPECT_EQ(line["bench"], bench.name);
         EXPECT_EQ(line["case"], name);
         EXPECT_EQ(line["threads"], 1);
-        if (bench.has_dtype) {
+        if (has_dtype) {
           EXPECT_EQ(line["dtype"], dtype);
         } else {
           EXPECT_TRUE(line["dtype"].is_null());
@@ -74,7 +89,7 @@ TEST(BenchLines, EveryBenchPrintsTheFieldsOfItsDefinition) {
         EXPECT_GT(line["min_s"].get<double>(), 0);
         EXPECT_LE(line["min_s"].get<double>(), line["median_s"].get<double>());
         EXPECT_GT(line["peak_rss_mb"].get<double>(), line["delta_rss_mb"].get<double>());
-        if (!bench.has_dtype) break;
+        if (!has_dtype) break;
       }
     }
   }
@@ -123,6 +138,27 @@ TEST(BenchLines, ASpeculativeRoundIsTheSumOfItsParts) {
   }
   EXPECT_NEAR(sum, work["round"]["cpu_ms"].get<double>(), 1e-3);
   EXPECT_EQ(work["proposed_per_round"], 3) << "every round proposes a whole block";
+}
+
+TEST(BenchLines, ConversationsHaveTheirTokensAndTheTextIsCutIntoDocuments) {
+  const OrderedJson chat = line_of(request("tokenizer", "chat-mask", "f32"));
+  EXPECT_NEAR(chat["work"]["mean_tokens"].get<double>(), 512, 512 * 0.1);
+  EXPECT_GT(chat["work"]["supervised_tokens"].get<int64_t>(), 0);
+  const OrderedJson batch = line_of(request("tokenizer", "encode-batch", "f32")), &work = batch["work"];
+  EXPECT_EQ(work["text_bytes"], 20000);
+  EXPECT_NEAR(work["documents"].get<double>(), 20000.0 / 512, 1.0);
+  EXPECT_EQ(work["tokens"], line_of(request("tokenizer", "encode-1doc", "f32"))["work"]["tokens"]);
+  EXPECT_NEAR(batch["mb_per_cpu_s"].get<double>() * batch["cpu_median_s"].get<double>(), 0.02, 1e-5);
+}
+
+// What is shipped: long enough, and no document twice, which a cache of words would make faster than it is.
+TEST(BenchLines, TheShippedTextRepeatsNothing) {
+  const std::string text = read_file(resource("data/bench/text.txt"));
+  EXPECT_GE(text.size(), 1'000'000u);
+  std::set<std::string> documents;
+  size_t count = 0;
+  for (size_t at = 0; at < text.size(); at += 4096, ++count) documents.insert(text.substr(at, 4096));
+  EXPECT_EQ(documents.size(), count);
 }
 
 TEST(BenchLines, AWorkThatCannotBeDoneIsAnErrorAndNotAFigure) {

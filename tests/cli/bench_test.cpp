@@ -42,6 +42,18 @@ TEST(BenchCommand, ACaseThatFailsIsALineWithAStatusAndAnExitCode) {
   EXPECT_EQ(lines_of(late.out).at(0).at("status"), "timeout") << late.out;
 }
 
+TEST(BenchCommand, StartsItselfToMeasureAStart) {
+  const Outcome outcome = pacer({"bench", "coldstart", "--works", tiny, "--dtype", "f32", "--steps", "1"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const std::vector<Json> lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0].at("dtype").is_null());
+  EXPECT_GT(lines[0].at("median_s").get<double>(), 0);
+  EXPECT_EQ(lines[1].at("dtype"), "f32");
+  EXPECT_GT(lines[1].at("median_s").get<double>(), lines[1].at("work").at("step_s").get<double>());
+  EXPECT_GT(lines[1].at("loss").get<double>(), 0);
+}
+
 TEST(BenchCommand, ListsWhatThereIs) {
   const Outcome person = pacer({"bench", "--list"});
   EXPECT_NE(person.out.find("dspark_train\n  small-a64 "), std::string::npos) << person.out;
