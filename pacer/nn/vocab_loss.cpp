@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
@@ -34,6 +35,16 @@ at::Tensor index_tensor(const std::vector<int64_t>& values) {
 int64_t tile_columns(const VocabLossInput& in) {
   const bool tiled = in.teacher.defined() && !in.kept_ids.empty() && !in.teacher_log_sum.defined();
   return tiled ? std::min(kTile, in.teacher_head.size(0)) : 0;
+}
+
+// The draft's head is what the teacher's kept logits come from, as a rule: both are then one product, which reads the
+// head once.
+bool one_head(const VocabLossInput& in) {
+  if (!in.teacher.defined()) return false;
+  const at::Tensor& teacher = in.kept_ids.empty() ? in.teacher_head : in.teacher_kept_head;
+  return teacher.defined() && teacher.const_data_ptr() == in.head.const_data_ptr() &&
+         teacher.sizes() == in.head.sizes() && teacher.strides() == in.head.strides() &&
+         teacher.scalar_type() == in.head.scalar_type();
 }
 
 void require(bool fits, const char* what) {
@@ -84,6 +95,7 @@ struct VocabLoss::Band {
   std::vector<int64_t> teacher;   // band row -> index into teachers
   std::vector<int64_t> markovs;  // with markov_row: rows of input.markov, one for every run of band rows that share one
   std::vector<int64_t> run;      // with markov_row: where each run begins, and the number of rows
+  at::Tensor logits;             // [rows + teachers, n] f32: the next two, one behind the other
   at::Tensor draft;              // [rows, n] f32
   at::Tensor teacher_kept;       // [teachers, n] f32
   at::Tensor markov;             // [markovs, n] f32
@@ -148,17 +160,32 @@ void VocabLoss::place(const VocabLossInput& in, Band& band) const {
     at += count * width;
     return part.view({count, width});
   };
+  band.logits = buffer_.slice(0, 0, static_cast<int64_t>(band.rows.size() + band.teachers.size()) * n).view({-1, n});
   band.draft = next(band.rows.size(), n);
   band.teacher_kept = next(band.teachers.size(), n);
   band.markov = next(band.markovs.size(), n);
   band.tile = next(band.teachers.size(), tile_columns(in)).flatten();
 }
 
+// Logits of the draft without the Markov term, and of the teacher where no column is needed but the kept ones.
+void VocabLoss::head_products(const VocabLossInput& in, const Band& band) {
+  const at::Tensor hidden = in.hidden.index_select(0, index_tensor(band.rows));
+  const bool kept_only = in.teacher.defined() && (in.kept_ids.empty() || in.teacher_log_sum.defined());
+  const at::Tensor states = kept_only ? in.teacher.index_select(0, index_tensor(band.teachers)) : at::Tensor();
+  if (kept_only && one_head(in)) {
+    product_f32(band.logits, at::cat({hidden, states}), in.head);
+    return;
+  }
+  product_f32(band.draft, hidden, in.head);
+  if (kept_only) {
+    product_f32(band.teacher_kept, states, in.kept_ids.empty() ? in.teacher_head : in.teacher_kept_head);
+  }
+}
+
 void VocabLoss::teacher_probabilities(const VocabLossInput& in, Band& band) {
   const detail::VocabRowKernels& kernels = detail::vocab_row_kernels();
   const auto count = static_cast<int64_t>(band.teachers.size());
   const int64_t n = in.head.size(0), vocabulary = in.teacher_head.size(0);
-  const at::Tensor states = in.teacher.index_select(0, index_tensor(band.teachers));
   const at::Tensor& kept = band.teacher_kept;
   float* const kept_data = kept.mutable_data_ptr<float>();
   std::vector<detail::RunningSum> sums(static_cast<size_t>(count));
@@ -170,13 +197,12 @@ void VocabLoss::teacher_probabilities(const VocabLossInput& in, Band& band) {
     });
   };
   if (in.kept_ids.empty()) {
-    product_f32(kept, states, in.teacher_head);
     each([&](int64_t row, size_t at) { kernels.extend(kept_data + row * n, n, sums[at]); });
   } else if (in.teacher_log_sum.defined()) {
-    product_f32(kept, states, in.teacher_kept_head);
     const float* const known = in.teacher_log_sum.const_data_ptr<float>();
     for (size_t at = 0; at < band.teachers.size(); ++at) sums[at] = {.max = known[band.teachers[at]], .sum = 1.0f};
   } else {
+    const at::Tensor states = in.teacher.index_select(0, index_tensor(band.teachers));
     const int64_t width = tile_columns(in);
     for (int64_t begin = 0; begin < vocabulary; begin += width) {
       const int64_t end = std::min(begin + width, vocabulary);
@@ -240,7 +266,6 @@ void VocabLoss::draft_rows(const VocabLossInput& in, const Band& band, const Lay
   const int64_t n = in.head.size(0);
   const bool bf16 = in.hidden.scalar_type() == at::kBFloat16, own_markov = in.markov.defined() && in.markov_row.empty();
   const at::Tensor rows = index_tensor(band.rows), &logits = band.draft;
-  product_f32(logits, in.hidden.index_select(0, rows), in.head);
   const at::Tensor markov = own_markov ? in.markov.index_select(0, rows) : at::Tensor();
   if (own_markov) product_f32(logits, markov, in.markov_out, /*accumulate=*/true);
   if (!band.markovs.empty()) {
@@ -266,9 +291,14 @@ void VocabLoss::draft_rows(const VocabLossInput& in, const Band& band, const Lay
 
   // A bf16 gradient row lies at the start of its f32 row: the product reads it with the f32 row's stride.
   const at::Tensor gradient = bf16 ? logits.view(at::kBFloat16).slice(1, 0, n) : logits;
-  out.d_hidden.index_copy_(0, rows, at::mm(gradient, in.head));
+  const auto back = [&](const at::Tensor& weight, const at::Tensor& to) {
+    const at::Tensor product = at::empty({rows.size(0), weight.size(1)}, at::kFloat);
+    back_product_f32(product, gradient, weight);
+    to.index_copy_(0, rows, product.to(to.scalar_type()));
+  };
+  back(in.head, out.d_hidden);
   if (own_markov) {
-    out.d_markov.index_copy_(0, rows, at::mm(gradient, in.markov_out));
+    back(in.markov_out, out.d_markov);
     out.d_markov_out.add_(at::mm(gradient.t(), markov));
   }
 }
@@ -314,6 +344,7 @@ VocabLossOutput VocabLoss::operator()(const VocabLossInput& in) {
   }
   for (Band& band : bands) {
     place(in, band);
+    head_products(in, band);
     if (in.teacher.defined()) teacher_probabilities(in, band);
     draft_rows(in, band, layout, gradient ? &*gradient : nullptr, out);
   }

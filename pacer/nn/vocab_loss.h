@@ -72,6 +72,7 @@ class VocabLoss {
   struct Layout;
   static std::vector<Band> bands(const VocabLossInput& input, int64_t floats, int64_t markovs);
   void place(const VocabLossInput& input, Band& band) const;
+  static void head_products(const VocabLossInput& input, const Band& band);
   static void teacher_probabilities(const VocabLossInput& input, Band& band);
   static void draft_run(const VocabLossInput& input, const Band& band, size_t run, float* sum, VocabLossOutput& output);
   void draft_rows(const VocabLossInput& input, const Band& band, const Layout& layout, detail::MarkovGradient* shared,

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
+
+#include "pacer/nn/vocab_loss_product.h"
 
 namespace pacer::nn::detail {
 namespace {
@@ -33,7 +36,9 @@ void MarkovGradient::finish() {
   if (waiting_.empty()) return;
   const auto count = static_cast<int64_t>(waiting_.size());
   const at::Tensor index = at::from_blob(waiting_.data(), {count}, at::kLong), gradient = rows_.slice(0, 0, count);
-  d_markov_.index_add_(0, index, at::mm(gradient, markov_out_));
+  const at::Tensor d_rows = at::empty({count, markov_out_.size(1)}, at::kFloat);
+  back_product_f32(d_rows, gradient, markov_out_);
+  d_markov_.index_add_(0, index, d_rows.to(d_markov_.scalar_type()));
   const at::Tensor markov = markov_.index_select(0, index), turned = gradient.t();
   for (int64_t begin = 0; begin < turned.size(0); begin += kColumns) {
     const int64_t end = std::min(begin + kColumns, turned.size(0));

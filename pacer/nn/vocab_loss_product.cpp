@@ -14,9 +14,10 @@
 namespace pacer::nn {
 namespace {
 
-constexpr int64_t kPanel = 32;     // rows of a packed panel
-constexpr int64_t kUnit = 4;       // bytes of an f32 or of a pair of bf16
-constexpr int64_t kColumns = 256;  // a column block of w stays in the second-level cache while all panels pass
+constexpr int64_t kPanel = 32;        // rows of a packed panel
+constexpr int64_t kUnit = 4;          // bytes of an f32 or of a pair of bf16
+constexpr int64_t kBackColumns = 32;  // that the kernel takes together
+constexpr int64_t kColumns = 256;     // a column block of w stays in the second-level cache while all panels pass
 
 // [panel][unit][row of the panel]: a vector load brings one unit of 16 rows. Missing rows of the last panel are 0.
 std::unique_ptr<uint32_t[]> pack_rows(const char* a, int64_t rows, int64_t units) {
@@ -80,6 +81,40 @@ void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w
       kernel(arguments, block * kColumns, std::min(columns, (block + 1) * kColumns));
     }
   });
+}
+
+void back_product_f32(const at::Tensor& out, const at::Tensor& g, const at::Tensor& w) {
+  if (g.dim() != 2 || w.dim() != 2 || out.dim() != 2 || g.size(1) != w.size(0) || out.size(0) != g.size(0) ||
+      out.size(1) != w.size(1) || out.scalar_type() != at::kFloat || g.scalar_type() != w.scalar_type() ||
+      !out.is_contiguous() || (g.numel() > 0 && g.stride(1) != 1) || (w.numel() > 0 && w.stride(1) != 1)) {
+    throw Error(ErrorKind::bug, "back_product_f32: g " + c10::str(g.sizes()) + ", w " + c10::str(w.sizes()) + ", out " +
+                                    c10::str(out.sizes()) + " do not fit or are not dense");
+  }
+  static const detail::BackProduct f32_kernel = detail::f32_back_product_avx512();
+  static const detail::BackProduct bf16_kernel = detail::bf16_back_product_avx512();
+  const detail::BackProduct kernel = g.scalar_type() == at::kBFloat16 ? bf16_kernel
+                                     : g.scalar_type() == at::kFloat  ? f32_kernel
+                                                                      : nullptr;
+  if (out.numel() == 0) return;
+  if (kernel == nullptr) {
+    out.copy_(at::mm(g, w));
+    return;
+  }
+  out.zero_();
+  const auto item = static_cast<int64_t>(g.element_size());
+  const detail::BackProductArguments arguments{static_cast<const char*>(g.const_data_ptr()),
+                                               g.stride(0) * item,
+                                               static_cast<const char*>(w.const_data_ptr()),
+                                               w.stride(0) * item,
+                                               static_cast<float*>(out.mutable_data_ptr()),
+                                               out.stride(0),
+                                               out.size(0),
+                                               g.size(1)};
+  const int64_t groups = (out.size(1) + kBackColumns - 1) / kBackColumns;
+  at::parallel_for(0, groups, (groups + at::get_num_threads() - 1) / at::get_num_threads(),
+                   [&](int64_t begin, int64_t end) {
+                     kernel(arguments, begin * kBackColumns, std::min(out.size(1), end * kBackColumns));
+                   });
 }
 
 }  // namespace pacer::nn

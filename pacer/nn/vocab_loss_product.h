@@ -16,4 +16,14 @@ namespace pacer::nn {
 // N; elsewhere by the library. Not differentiable. Throws Error{bug} on shapes.
 void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate = false);
 
+// The way back, out = g w.
+//
+//   out  [R, N]  f32, contiguous
+//   g    [R, K]  f32 or bf16, last dimension dense (rows may be apart)
+//   w    [K, N]  dtype of g, last dimension dense
+//
+// Sums run in f32 over all of K, in an order that does not depend on R, N or the number of threads where the kernels
+// are ours (see above). Not differentiable. Throws Error{bug} on shapes.
+void back_product_f32(const at::Tensor& out, const at::Tensor& g, const at::Tensor& w);
+
 }  // namespace pacer::nn

@@ -21,7 +21,25 @@ struct ProductArguments {
 // Computes columns [begin, end) of out.
 using Product = void (*)(const ProductArguments&, int64_t begin, int64_t end);
 
+// The way back, out += g w for some columns of w. Columns lie across the lanes; each block of k is laid out once so
+// that all rows of g read it from the first-level cache.
+//   g    rows g_stride bytes apart, `depth` elements of a factor's type
+//   w    [depth] rows w_stride bytes apart
+//   out  [rows] f32, out_stride apart
+struct BackProductArguments {
+  const char* g;
+  int64_t g_stride;
+  const char* w;
+  int64_t w_stride;
+  float* out;
+  int64_t out_stride;
+  int64_t rows, depth;
+};
+using BackProduct = void (*)(const BackProductArguments&, int64_t begin, int64_t end);
+
 // Null when this processor cannot.
+BackProduct f32_back_product_avx512();
+BackProduct bf16_back_product_avx512();
 Product f32_product_avx512();
 Product bf16_product_avx512();
 

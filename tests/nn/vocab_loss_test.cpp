@@ -269,6 +269,39 @@ TEST(VocabLossProduct, IsExactToF32InBothDtypes) {
   }
 }
 
+TEST(VocabLossProduct, TheWayBackIsExactToF32InBothDtypes) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const auto& [rows, depth, columns] :
+         {std::array<int64_t, 3>{1, 1, 1}, {5, 300, 64}, {13, 257, 31}, {37, 2501, 50}, {90, 129, 576}}) {
+      const at::Tensor g = at::randn({rows, depth + 5}).to(dtype).slice(1, 0, depth);
+      const at::Tensor w = at::randn({depth, columns + 2}).to(dtype).slice(1, 0, columns);
+      const at::Tensor expected = at::matmul(g.to(at::kDouble), w.to(at::kDouble));
+      const at::Tensor out = at::randn({rows, columns});
+      back_product_f32(out, g, w);
+      EXPECT_TRUE(test::close(out, expected, 3e-4, 1e-5)) << rows << "x" << depth << "x" << columns;
+      if (rows < 2) continue;
+      const at::Tensor alone = at::empty({1, columns}, at::kFloat);
+      back_product_f32(alone, g.slice(0, 1, 2), w);
+      EXPECT_TRUE(dtype == at::kFloat || test::same_bits(alone, out.slice(0, 1, 2))) << rows;
+    }
+  }
+}
+
+TEST(VocabLoss, OneHeadForDraftAndTeacherIsOneProduct) {
+  for (const bool reduced : {false, true}) {
+    Sizes sizes;
+    if (reduced) sizes.kept_ids = every_third(sizes.vocabulary);
+    VocabLossInput in = random_input(sizes, at::kFloat);
+    in.teacher_head = reduced ? in.teacher_head.index_copy(0, ids_tensor(in.kept_ids), in.head) : in.head;
+    if (reduced) {
+      in.teacher_log_sum = log_sum_rows(in.teacher, in.teacher_head);
+      in.teacher_kept_head = in.head;
+    }
+    VocabLoss loss(200000);
+    expect_equal(loss(in), naive(in));
+  }
+}
+
 TEST(VocabLossProduct, ABf16RowHasTheSameBitsAloneAndAmongOthers) {
   const at::Tensor a = at::randn({40, 64}).to(at::kBFloat16), w = at::randn({300, 64}).to(at::kBFloat16);
   const at::Tensor together = at::empty({40, 300}, at::kFloat), alone = at::empty({1, 300}, at::kFloat);
