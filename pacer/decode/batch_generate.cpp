@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
 #include "pacer/base/error.h"
+#include "pacer/nn/page_tensor.h"
 #include "pacer/target/exact_rows.h"
 
 namespace pacer::decode {
@@ -38,11 +38,9 @@ struct Sequence {
     states_kept += count;
   }
 
-  // Without the room that the text did not need.
+  // The room that the text did not need was never written to and takes no memory.
   target::TargetOutput kept_states() const {
-    const auto rows = [&](const at::Tensor& all) {
-      return all.defined() && all.size(0) > states_kept ? all.narrow(0, 0, states_kept).clone() : all;
-    };
+    const auto rows = [&](const at::Tensor& all) { return all.defined() ? all.narrow(0, 0, states_kept) : all; };
     return {rows(states.tapped), rows(states.last)};
   }
 };
@@ -70,8 +68,8 @@ class Batch {
     watch_.lap(statistics_.other);
     prefix_ = target_.new_cache(length);
     const auto& prompt = requests_[0].prompt;
-    prefix_states_ = forward_exact(
-        target_, {std::vector<int64_t>(prompt.begin(), prompt.begin() + length)}, options_.taps, {prefix_.get()});
+    prefix_states_ = forward_exact(target_, {std::vector<int64_t>(prompt.begin(), prompt.begin() + length)},
+                                   options_.taps, {prefix_.get()});
     statistics_.computed_prompt_tokens += length;
     statistics_.shared_prefix = length;
     watch_.lap(statistics_.prefill);
@@ -79,10 +77,9 @@ class Batch {
 
   void make_room(Sequence& sequence) const {
     const int64_t rows = sequence.position + sequence.limit - 1;
-    const at::TensorOptions options = at::TensorOptions().dtype(target_.dtype());
     const int64_t width = target_.config().hidden_size, taps = static_cast<int64_t>(options_.taps.size());
-    sequence.states.last = at::empty({rows, width}, options);
-    if (taps > 0) sequence.states.tapped = at::empty({rows, taps, width}, options);
+    sequence.states.last = nn::page_tensor({rows, width}, target_.dtype());
+    if (taps > 0) sequence.states.tapped = nn::page_tensor({rows, taps, width}, target_.dtype());
     if (prefix_) sequence.keep(prefix_states_, 0, statistics_.shared_prefix);
   }
 
@@ -180,8 +177,8 @@ class Batch {
       }
       if (statistics_.stopped) continue;
       ++statistics_.texts;
-      BatchResult result{sequence.request, std::move(sequence.tokens), stopped ? Finish::stop : sequence.limited_by,
-                         {}};
+      BatchResult result{
+          sequence.request, std::move(sequence.tokens), stopped ? Finish::stop : sequence.limited_by, {}};
       if (options_.keep_states) result.states = sequence.kept_states();
       if (!on_finished_(result)) statistics_.stopped = true;
     }

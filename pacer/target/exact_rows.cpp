@@ -65,8 +65,7 @@ TargetOutput forward_exact(const Target& target, const std::vector<std::vector<i
   return result;
 }
 
-TargetOutput forward_exact(const Target& target, const std::vector<std::vector<int64_t>>& sequences,
-                           const Taps& taps) {
+TargetOutput forward_exact(const Target& target, const std::vector<std::vector<int64_t>>& sequences, const Taps& taps) {
   std::vector<std::unique_ptr<KvCache>> owned;
   std::vector<KvCache*> caches;
   for (const auto& sequence : sequences) {

@@ -10,6 +10,7 @@
 
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
+#include "pacer/nn/page_tensor.h"
 #include "pacer/target/exact_rows.h"
 
 namespace pacer::train {
@@ -92,8 +93,7 @@ std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
   auto group = std::make_shared<Group>();
   group->starts = {0};
   for (int64_t row = first; row < last; ++row) {
-    group->starts.push_back(group->starts.back() +
-                            static_cast<int64_t>((*rows_)[static_cast<size_t>(row)].ids.size()));
+    group->starts.push_back(group->starts.back() + static_cast<int64_t>((*rows_)[static_cast<size_t>(row)].ids.size()));
   }
   target::TargetOutput output = states(first, group->starts);
   group->tapped = std::move(output.tapped);
@@ -121,14 +121,12 @@ target::TargetOutput FeatureSource::states(int64_t first, const std::vector<int6
   }
   target::TargetOutput computed;
   if (!missing.empty()) computed = forward(missing);
-  if (missing.size() == count) return computed;
   statistics_.rows_given += static_cast<int64_t>(count - missing.size());
 
   const int64_t hidden = target_->config().hidden_size, taps = static_cast<int64_t>(taps_.size());
-  const auto options = at::TensorOptions().dtype(target_->dtype());
   // The last token of a given row may be without states. Nothing reads them, since no supervised token follows.
-  target::TargetOutput all = {at::zeros({starts.back(), taps, hidden}, options),
-                              at::zeros({starts.back(), hidden}, options)};
+  target::TargetOutput all = {nn::page_tensor({starts.back(), taps, hidden}, target_->dtype()),
+                              nn::page_tensor({starts.back(), hidden}, target_->dtype())};
   int64_t next = 0;  // row of `computed`
   for (size_t i = 0; i < count; ++i) {
     const int64_t tokens = starts[i + 1] - starts[i], from = given[i] ? 0 : next;

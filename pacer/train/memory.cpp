@@ -100,8 +100,13 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   const FeatureMemory features = feature_memory(recipe, target, draft.target_layer_ids.size(), train, validation);
   constexpr uint64_t kLibraries = 150'000'000;  // a process that has only loaded them
 
+  const uint64_t weights = target_bytes(recipe, target);
+  // The decoding kernels read a packed copy of the layers, about as large as the weights themselves.
+  const uint64_t packed = recipe.features.kernels == "decoding" ? weights : 0;
+
   MemoryEstimate estimate;
-  estimate.lines = {{"target weights", target_bytes(recipe, target), "model.dtype"},
+  estimate.lines = {{"target weights", weights, "model.dtype"},
+                    {"packed target weights", packed, "features.kernels"},
                     {"draft masters, gradients and moments", parameters * 16, "draft.layers"},
                     {"draft compute copy", parameters * item, "draft.dtype"},
                     {"kept features", features.train + features.validation, "features.memory_mb"},

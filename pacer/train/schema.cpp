@@ -110,7 +110,8 @@ std::vector<Key> make_schema() {
           .from(0)
           .to(1024),
       Row("features.kernels", at(&R::features, &F::kernels),
-          "library: the products that are fastest for long texts; decoding: the kernels that the target decodes with, so "
+          "library: the products that are fastest for long texts; decoding: the kernels that the target decodes with, "
+          "so "
           "that the draft is trained on the very states that it will see")
           .of({"library", "decoding"}),
 

@@ -22,8 +22,8 @@ class StateStore {
   int64_t rows() const { return static_cast<int64_t>(kept_.size()); }
   uint64_t bytes() const { return bytes_; }
 
-  // states: tapped [n, m, H] and last [n, H] of the first n of `ids`, all of them or all but the last. Throws Error{bug}
-  // for other shapes. False when there is no room.
+  // states: tapped [n, m, H] and last [n, H] of the first n of `ids`, all of them or all but the last. Throws
+  // Error{bug} for other shapes. False when there is no room.
   bool put(const std::string& id, std::vector<int64_t> ids, target::TargetOutput states);
 
   // The states that were put for this row, cut to `ids` when those end earlier; nothing when the row is not here or its

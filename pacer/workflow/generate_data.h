@@ -23,10 +23,10 @@ struct GenerateOptions {
   std::string system;                // put in front of conversations that have no system message
   OrderedJson variables = OrderedJson::object();  // for the chat template, e.g. {"enable_thinking": false}
   data::BadRowPolicy policy = data::BadRowPolicy::drop;
-  int64_t sequences = 48;                // answers in flight
-  int64_t limit = 0;                     // first so many prompts; 0: all
-  bool keep_cut = true;                  // keep answers that ran into max_new_tokens
-  std::function<bool()> stop_requested;  // asked after every answer; true: leave, to be continued by the same call
+  int64_t sequences = 48;                     // answers in flight
+  int64_t limit = 0;                          // first so many prompts; 0: all
+  bool keep_cut = true;                       // keep answers that ran into max_new_tokens
+  std::function<bool()> stop_requested;       // asked after every answer; true: leave, to be continued by the same call
   std::shared_ptr<train::StateStore> states;  // gets the hidden states of the rows that this call writes
 };
 

@@ -116,8 +116,8 @@ TEST(FeatureSource, ForgetsWhatWasUsedLongestAgoAndStaysInItsMemory) {
   EXPECT_EQ(source.statistics().groups_computed, computed + 1);
 }
 
-// With decoding kernels a row is what the target computes while it writes it, so states that were kept then may stand in
-// for it.
+// With decoding kernels a row is what the target computes while it writes it, so states that were kept then may stand
+// in for it.
 TEST(FeatureSource, TakesStatesThatWereComputedWithTheRows) {
   const Sources sources;
   const auto make = [&] { return FeatureSource(sources.target, sources.rows, kTaps, {4, 1 << 20, true}); };
@@ -153,9 +153,7 @@ TEST(FeatureSource, RefusesStatesWithOtherBitsThanItsOwn) {
 
 TEST(StateStore, GivesARowOnceAndOnlyForItsOwnTokens) {
   StateStore store({0}, 1000);
-  const auto states = [](int64_t rows) {
-    return target::TargetOutput{at::ones({rows, 1, 4}), at::ones({rows, 4})};
-  };
+  const auto states = [](int64_t rows) { return target::TargetOutput{at::ones({rows, 1, 4}), at::ones({rows, 4})}; };
   EXPECT_TRUE(store.put("a", {1, 2, 3}, states(2)));
   EXPECT_TRUE(store.put("b", {1, 2, 3}, states(3)));
   EXPECT_TRUE(store.put("c", {1, 2, 3, 4}, states(3)));

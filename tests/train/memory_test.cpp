@@ -64,6 +64,7 @@ TEST(MemoryEstimate, GrowsWithWhatItNames) {
   grows("activations of the draft", [](Recipe& r) { r.data.anchors = 8; });
   grows("logits", [](Recipe& r) { r.loss.tile_mb = 2; });
   grows("activations of the target", [](Recipe& r) { r.features.rows_together = 16; });
+  grows("packed target weights", [](Recipe& r) { r.features.kernels = "decoding"; });
 }
 
 TEST(MemoryEstimate, KeptFeaturesAreWhatTheRowsNeedAtMostWhatIsAllowed) {
