@@ -1,10 +1,11 @@
 # The two commands: `make quickstart` and `make test`. Everything else is a step of these, or for people who change Pacer.
 .DEFAULT_GOAL := help
-.PHONY: help setup build all test test-full quickstart install format check-format tidy clean
+.PHONY: help setup build all test test-full fuzz quickstart install format check-format tidy clean
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 QUICKSTART ?=
+SECONDS ?= 30
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +31,9 @@ test-full: ## the same with the tests that take longer
 	@$(MAKE) --no-print-directory all
 	@cd build && PACER_TEST_FULL=1 ctest --output-on-failure -C Full
 
+fuzz: ## run every fuzz target (SECONDS=30), with clang
+	@tools/fuzz.sh --seconds $(SECONDS) --jobs $(JOBS)
+
 quickstart: build ## from a real model to a trained draft, a measured speed-up and a report (QUICKSTART='--minutes 5')
 	@build/bin/pacer quickstart $(QUICKSTART)
 
@@ -50,4 +54,4 @@ tidy: all ## clang-tidy on the files changed since it last passed, without a tim
 	@tools/tidy.sh --record
 
 clean: ## remove what was built; what was fetched into .deps stays
-	rm -rf build build-debug build-asan build-tsan
+	rm -rf build build-debug build-asan build-tsan build-fuzz

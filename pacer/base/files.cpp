@@ -7,6 +7,9 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -39,6 +42,15 @@ fs::path temporary_name(const fs::path& path) {
   fs::path name = path;
   name += ".tmp-" + std::to_string(::getpid());
   return name;
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  fs::rename(from, to, code);
+  if (code) {
+    throw Error(ErrorKind::resources, to.string() + ": cannot be written: " + code.message(),
+                "is there something else of that name, and may this user write there?");
+  }
 }
 
 std::array<std::array<uint32_t, 256>, 8> make_crc_tables() {
@@ -113,7 +125,7 @@ void write_file(const fs::path& path, const std::function<void(int)>& write) {
     if (::fsync(file.get()) != 0) {
       throw Error(ErrorKind::resources, path.string() + ": fsync failed: " + system_message());
     }
-    fs::rename(temporary, path);
+    rename_or_throw(temporary, path);
   } catch (...) {
     std::error_code ignored;  // the first error is the one to report
     fs::remove(temporary, ignored);
@@ -128,8 +140,44 @@ void write_file(const fs::path& path, std::string_view content) {
   });
 }
 
+namespace {
+
+// Temporary names end with the number of the process that writes them.
+bool writer_is_dead(const std::string& name) {
+  pid_t process = 0;
+  const char* digits = name.data() + name.rfind('-') + 1;
+  const auto [end, code] = std::from_chars(digits, name.data() + name.size(), process);
+  return code == std::errc() && end == name.data() + name.size() && process > 0 && ::kill(process, 0) != 0 &&
+         errno == ESRCH;
+}
+
+// Folders that transactions of `target` were filling when they were killed.
+void remove_dead_folders(const fs::path& target) {
+  const std::string name = target.filename().string();
+  std::vector<fs::path> found;
+  std::error_code code;
+  for (fs::directory_iterator entry(parent_of(target), code), end; !code && entry != end; entry.increment(code)) {
+    const std::string other = entry->path().filename().string();
+    const bool ours = other.starts_with(name + ".tmp-") || other.starts_with(name + ".old-");
+    if (ours && writer_is_dead(other) && entry->symlink_status(code).type() == fs::file_type::directory) {
+      found.push_back(entry->path());
+    }
+  }
+  for (const fs::path& folder : found) {
+    // Killed between the two steps of commit(): this is the only whole one.
+    if (folder.filename().string().starts_with(name + ".old-") && !fs::exists(target)) {
+      fs::rename(folder, target, code);
+    } else {
+      fs::remove_all(folder, code);
+    }
+  }
+}
+
+}  // namespace
+
 FolderTransaction::FolderTransaction(fs::path target, bool replace) : target_(std::move(target)), replace_(replace) {
   if (target_.filename().empty()) target_ = target_.parent_path();
+  remove_dead_folders(target_);
   if (!replace_ && fs::exists(target_)) {
     throw Error(ErrorKind::usage, target_.string() + ": exists already", "choose another folder or remove this one");
   }
@@ -144,9 +192,8 @@ FolderTransaction::FolderTransaction(fs::path target, bool replace) : target_(st
 }
 
 FolderTransaction::~FolderTransaction() {
-  if (committed_) return;
   std::error_code ignored;  // a destructor must not throw; what stays is a folder named .tmp, never taken for whole
-  fs::remove_all(temporary_, ignored);
+  if (!committed_) fs::remove_all(temporary_, ignored);
 }
 
 void FolderTransaction::commit() {
@@ -154,14 +201,21 @@ void FolderTransaction::commit() {
   sync_path(temporary_);
   fs::path old;
   if (replace_ && fs::exists(target_)) {
-    old = target_;
-    old += ".old-" + std::to_string(::getpid());
-    fs::rename(target_, old);
+    if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+      old = temporary_;
+    } else {  // two steps; whoever is killed between them leaves the old folder under this name
+      old = target_;
+      old += ".old-" + std::to_string(::getpid());
+      rename_or_throw(target_, old);
+      rename_or_throw(temporary_, target_);
+    }
+  } else {
+    rename_or_throw(temporary_, target_);
   }
-  fs::rename(temporary_, target_);
   committed_ = true;
   sync_path(parent_of(target_));
-  if (!old.empty()) fs::remove_all(old);
+  std::error_code ignored;  // the new folder is in place; what stays is removed by the next writer
+  if (!old.empty()) fs::remove_all(old, ignored);
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const fs::path& path) {

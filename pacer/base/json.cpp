@@ -1,6 +1,9 @@
 #include "pacer/base/json.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
 
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
@@ -8,12 +11,17 @@
 namespace pacer {
 namespace {
 
-constexpr int kMaxDepth = 128;
+constexpr size_t kMaxDepth = 128;
+// An ordered object looks through all of its members for each new one.
+constexpr size_t kMaxOrderedMembers = 4096;
 
-// The library's own hook for this walks over all elements of a list once more for every object in it, which takes a
-// minute for a megabyte of "{},{},...".
-bool nested_too_deep(std::string_view text) {
-  int depth = 0;
+enum class Excess { none, depth, members };
+
+// What a parser must not be given. The library's own hook for this walks over all elements of a list once more for
+// every object in it, which takes a minute for a megabyte of "{},{},...".
+Excess excess_of(std::string_view text, size_t max_members) {
+  std::array<size_t, kMaxDepth + 1> members{};  // of the open list or object at each depth
+  size_t depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -22,20 +30,30 @@ bool nested_too_deep(std::string_view text) {
       in_string = c != '"';
     } else if (c == '"') {
       in_string = true;
+    } else if (c == ':') {
+      if (++members[depth] > max_members) return Excess::members;
     } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == ']' || c == '}') {
+      if (++depth > kMaxDepth) return Excess::depth;
+      members[depth] = 0;
+    } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
     }
   }
-  return false;
+  return Excess::none;
 }
 
 template <typename Value>
 Value parse(std::string_view text, const std::string& place, ErrorKind kind) {
-  if (nested_too_deep(text)) {
-    throw Error(kind, place + ": JSON nested deeper than " + std::to_string(kMaxDepth),
-                "this is not a file that Pacer or the usual tools write");
+  constexpr bool kOrdered = std::is_same_v<Value, OrderedJson>;
+  switch (excess_of(text, kOrdered ? kMaxOrderedMembers : std::numeric_limits<size_t>::max())) {
+    case Excess::depth:
+      throw Error(kind, place + ": JSON nested deeper than " + std::to_string(kMaxDepth),
+                  "this is not a file that Pacer or the usual tools write");
+    case Excess::members:
+      throw Error(kind, place + ": a JSON object with more than " + std::to_string(kMaxOrderedMembers) + " members",
+                  "use a list where there are so many");
+    case Excess::none:
+      break;
   }
   try {
     return Value::parse(text);

@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
+#include "pacer/base/logging.h"
 #include "pacer/base/nearest.h"
 #include "pacer/formats/safetensors_header.h"
 #include "pacer/formats/tensor_source.h"
@@ -101,12 +105,14 @@ class ShardedSafetensors : public TensorSource {
     if (!json.is_object() || map == json.end() || !map->is_object()) {
       throw Error(ErrorKind::format, place_ + ": no object weight_map", "it should map tensor names to file names");
     }
+    require_all_shards(index.parent_path(), *map);
     std::map<std::string, std::shared_ptr<SafetensorsFile>> shards;
     for (const auto& [name, file_name] : map->items()) {
       if (!file_name.is_string()) {
         throw Error(ErrorKind::format, place_ + ": weight_map: '" + name + "' is not mapped to a file name");
       }
       std::shared_ptr<SafetensorsFile>& shard = shards[file_name.get<std::string>()];
+      files_.insert(file_name.get<std::string>());
       if (!shard) shard = SafetensorsFile::open(inside(index.parent_path(), file_name.get<std::string>()));
       if (!shard->has(name)) {
         throw Error(ErrorKind::format, place_ + ": tensor '" + name + "' is not in " + shard->place(),
@@ -116,6 +122,7 @@ class ShardedSafetensors : public TensorSource {
     }
   }
 
+  bool uses(const std::string& file_name) const { return files_.contains(file_name); }
   std::vector<std::string> names() const override {
     std::vector<std::string> result;
     for (const auto& [name, shard] : shard_of_) result.push_back(name);
@@ -130,7 +137,29 @@ class ShardedSafetensors : public TensorSource {
   }
 
  private:
+  // All missing names at once, before anything is read: an interrupted download often lacks several.
+  void require_all_shards(const fs::path& folder, const Json& map) const {
+    std::set<std::string> named, missing;
+    for (const auto& [name, file_name] : map.items()) {
+      if (!file_name.is_string() || !named.insert(file_name.get<std::string>()).second) continue;
+      if (!fs::exists(inside(folder, file_name.get<std::string>()))) missing.insert(file_name.get<std::string>());
+    }
+    if (missing.empty()) return;
+    constexpr size_t kShown = 10;
+    const std::vector<std::string> shown(
+        missing.begin(), std::next(missing.begin(), static_cast<std::ptrdiff_t>(std::min(kShown, missing.size()))));
+    const bool single = fs::exists(folder / "model.safetensors");
+    throw Error(
+        ErrorKind::data,
+        place_ + ": " + std::to_string(missing.size()) + " of " + std::to_string(named.size()) +
+            " files are not there: " + quoted_list(shown) + (missing.size() > kShown ? ", ..." : ""),
+        single ? "the folder also has model.safetensors: if that one is whole, remove the index, which is of another "
+                 "model or an older version"
+               : "fetch the folder again");
+  }
+
   std::string place_;
+  std::set<std::string> files_;
   std::map<std::string, std::shared_ptr<SafetensorsFile>> shard_of_;
 };
 
@@ -139,9 +168,15 @@ class ShardedSafetensors : public TensorSource {
 std::shared_ptr<TensorSource> open_safetensors(const fs::path& folder_or_file) {
   if (!fs::is_directory(folder_or_file)) return SafetensorsFile::open(folder_or_file);
   const fs::path single = folder_or_file / "model.safetensors";
-  if (fs::exists(single)) return SafetensorsFile::open(single);
   const fs::path index = folder_or_file / "model.safetensors.index.json";
-  if (fs::exists(index)) return std::make_shared<ShardedSafetensors>(index);
+  if (fs::exists(index)) {
+    auto sharded = std::make_shared<ShardedSafetensors>(index);
+    if (fs::exists(single) && !sharded->uses("model.safetensors")) {
+      log_warning(single.string() + " is not read: model.safetensors.index.json beside it names other files");
+    }
+    return sharded;
+  }
+  if (fs::exists(single)) return SafetensorsFile::open(single);
   const bool pickled =
       fs::exists(folder_or_file / "pytorch_model.bin") || fs::exists(folder_or_file / "pytorch_model.bin.index.json");
   throw Error(

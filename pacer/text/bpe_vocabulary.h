@@ -13,7 +13,8 @@ uint64_t hash_bytes(std::string_view bytes);
 
 class Vocabulary {
  public:
-  static constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;  // an id costs memory whether it is used or not
+  // An id costs memory whether it is used or not. The largest vocabularies in use have a quarter of a million.
+  static constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
 
   // False, and nothing added, when the string or the id is there already. 0 <= id <= kMaxId.
   bool add(std::string_view text, int32_t id);

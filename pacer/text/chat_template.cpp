@@ -64,6 +64,13 @@ class ParsedTemplate final : public ChatTemplate {
 }  // namespace
 
 std::shared_ptr<const ChatTemplate> ChatTemplate::parse(const std::string& source, const std::string& place) {
+  constexpr size_t kMostBytes = size_t{256} << 10;  // the longest ones in use have a tenth of it
+  if (source.size() > kMostBytes) {
+    throw Error(ErrorKind::format,
+                place + ": a template of " + std::to_string(source.size()) + " bytes, at most " +
+                    std::to_string(kMostBytes) + " are read",
+                "this is not the chat template of a model");
+  }
   return std::make_shared<const ParsedTemplate>(source, place);
 }
 

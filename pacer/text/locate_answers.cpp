@@ -54,6 +54,7 @@ class Locator {
       if (messages_[i].is_object() && messages_[i].value("role", "") == "assistant") answers.push_back(i);
     }
     if (answers.empty()) return {};
+    require_bounded_work(answers.size());
     choose_first_mark();
     skeleton_ = OrderedJson::array();
     for (size_t i = 0; i < messages_.size(); ++i) skeleton_.push_back(replaced(i));
@@ -68,6 +69,17 @@ class Locator {
   }
 
  private:
+  // Every answer costs a rendering of all messages.
+  void require_bounded_work(size_t answers) const {
+    constexpr size_t kMostMessages = 1000, kMostBytes = size_t{32} << 20;
+    if (messages_.size() <= kMostMessages && answers * text_.size() <= kMostBytes) return;
+    throw Error(ErrorKind::data,
+                "a conversation of " + std::to_string(messages_.size()) + " messages and " +
+                    std::to_string(text_.size()) + " bytes is too long to find its " + std::to_string(answers) +
+                    " answers",
+                "cut it into shorter ones, or use a template with {% generation %} blocks");
+  }
+
   [[noreturn]] void fail(size_t index, const std::string& why) const {
     throw Error(ErrorKind::data,
                 "assistant message " + std::to_string(index) + " cannot be located in the rendered text: " + why,

@@ -41,6 +41,9 @@ std::optional<std::string> template_text(const Json& value, const std::string& p
 }  // namespace
 
 std::shared_ptr<const ModelText> ModelText::load(const fs::path& path) {
+  if (!fs::exists(path)) {
+    throw Error(ErrorKind::data, path.string() + ": no such model folder or .gguf file", "check the path");
+  }
   std::shared_ptr<ModelText> text(new ModelText);
   text->place_ = path.string();
   std::optional<std::string> source;

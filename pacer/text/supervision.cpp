@@ -42,6 +42,7 @@ SupervisedText supervise(const ChatTemplate& chat_template, const Tokenizer& tok
   if (options.max_length <= 0) {
     throw Error(ErrorKind::usage, "max_length is " + std::to_string(options.max_length) + ", it must be positive");
   }
+  if (!messages.is_array()) throw Error(ErrorKind::data, "messages are no list", "give [{\"role\": ..., ...}, ...]");
   RenderOptions render = options.render;
   render.add_generation_prompt = false;
   Rendered rendered = chat_template.render(messages, render);

@@ -108,8 +108,9 @@ class GgufTokenizer {
       refuse("tokenizer.ggml.token_type has " + std::to_string(types_.size()) + " entries, tokenizer.ggml.tokens " +
              std::to_string(tokens_.size()));
     }
-    if (static_cast<int64_t>(tokens_.size()) > Vocabulary::kMaxId)
-      refuse("tokenizer.ggml.tokens: more than 2^24 tokens");
+    if (static_cast<int64_t>(tokens_.size()) > Vocabulary::kMaxId) {
+      refuse("tokenizer.ggml.tokens: more than " + std::to_string(Vocabulary::kMaxId) + " tokens");
+    }
     for (size_t id = 0; id < tokens_.size(); ++id) {
       const std::string where = "tokenizer.ggml.tokens[" + std::to_string(id) + "]";
       if (find_invalid_utf8(tokens_[id]) != std::string_view::npos) refuse(where + " is not UTF-8");

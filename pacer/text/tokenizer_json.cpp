@@ -8,6 +8,7 @@ namespace pacer::text {
 namespace {
 
 constexpr size_t kMaxDepth = 128;
+constexpr size_t kMaxMembers = 4096;  // an ordered object looks through all of them for each new one
 
 // Streams the file: vocabulary and merges, often ten megabytes, never become JSON values.
 class Reader : public nlohmann::json_sax<OrderedJson> {
@@ -125,6 +126,11 @@ class Reader : public nlohmann::json_sax<OrderedJson> {
     if (parent.is_array()) {
       parent.push_back(std::move(x));
       return &parent.back();
+    }
+    if (parent.size() >= kMaxMembers) {
+      throw Error(ErrorKind::format,
+                  spec_.place + ": an object with more than " + std::to_string(kMaxMembers) + " members",
+                  "only model.vocab may have so many");
     }
     OrderedJson& slot = parent[key_];
     slot = std::move(x);

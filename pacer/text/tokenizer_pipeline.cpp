@@ -119,8 +119,22 @@ std::unique_ptr<const BpeModel> make_model(const Component& root, TokenizerSpec&
   return std::make_unique<BpeModel>(std::move(spec.vocabulary), spec.merges, std::move(options), config.path());
 }
 
+// Steps run one after the other over every text, and each expression is compiled: real files have a few hundred bytes.
+OrderedJson bounded(OrderedJson frame, const std::string& place) {
+  constexpr size_t kMostBytes = size_t{16} << 10;
+  for (const char* part : {"normalizer", "pre_tokenizer", "post_processor", "decoder"}) {
+    if (!frame.contains(part)) continue;
+    const size_t bytes = frame.at(part).dump(-1, ' ', false, OrderedJson::error_handler_t::replace).size();
+    if (bytes > kMostBytes) {
+      throw Error(ErrorKind::format, place + ": " + part + " of " + std::to_string(bytes) + " bytes, at most " +
+                                         std::to_string(kMostBytes) + " are read");
+    }
+  }
+  return frame;
+}
+
 PipelineTokenizer::PipelineTokenizer(TokenizerSpec spec)
-    : frame_(std::move(spec.frame)),
+    : frame_(bounded(std::move(spec.frame), spec.place)),
       place_(spec.place),
       normalizer_(make_normalizer(Component::root(frame_, place_).at_or_null("normalizer"))),
       pretokenizer_(make_pretokenizer(Component::root(frame_, place_).at_or_null("pre_tokenizer"))),
@@ -141,6 +155,7 @@ PipelineTokenizer::PipelineTokenizer(TokenizerSpec spec)
     }
     size_ = std::max<int64_t>(size_, token.id + 1);
   }
+  post_processor_.require_ids_below(size_, place_);
   added_ = AddedTokens(std::move(tokens), normalizer_.get());
 }
 
@@ -216,6 +231,7 @@ Encoding PipelineTokenizer::encode(std::string_view text, const EncodeOptions& o
   }
   ScratchPool::Lease lease(pool_);
   Scratch& scratch = *lease;
+  scratch.regex.begin_text(text.size());
   const bool needs_origins = pretokenizer_ != nullptr && pretokenizer_->needs_origins();
   cut_at_added_tokens(text, options.offsets || needs_origins, scratch);
   if (pretokenizer_ != nullptr) pretokenizer_->apply(scratch.split, scratch.regex);

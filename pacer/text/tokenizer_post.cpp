@@ -92,6 +92,20 @@ void PostProcessor::add_template(const Component& config) {
   steps_.push_back(std::move(step));
 }
 
+void PostProcessor::require_ids_below(int64_t size, const std::string& place) const {
+  for (const Step& step : steps_) {
+    for (const auto* ids : {&step.before, &step.after}) {
+      for (const int64_t id : *ids) {
+        if (id >= 0 && id < size) continue;
+        throw Error(ErrorKind::format,
+                    place + ": post_processor puts the id " + std::to_string(id) + " around texts; there are " +
+                        std::to_string(size) + " tokens",
+                    "post-processor and vocabulary belong to different tokenizers");
+      }
+    }
+  }
+}
+
 void PostProcessor::trim(Encoding& encoding, const std::vector<TokenSpaces>& spaces, bool add_prefix_space) {
   for (size_t i = 0; i < encoding.offsets.size() && i < spaces.size(); ++i) {
     auto& [begin, end] = encoding.offsets[i];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,9 @@ class PostProcessor {
   PostProcessor() = default;
   // A JSON null means: nothing. Throws Error{format} naming what is not supported.
   explicit PostProcessor(const Component& config);
+
+  // Throws Error{format} when a token that is put around texts has no id below `size`.
+  void require_ids_below(int64_t size, const std::string& place) const;
 
   bool trims_offsets() const { return trims_; }  // then apply() needs `spaces`
   // spaces: one per token, or empty when offsets are not trimmed or not asked for.

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/text/tokenizer_text.h"
 
@@ -40,6 +41,19 @@ struct RegexScratch::Data {
 
 RegexScratch::RegexScratch() = default;
 RegexScratch::~RegexScratch() = default;
+
+void RegexScratch::begin_text(size_t bytes) {
+  constexpr double kSeconds = 0.5, kSecondsPerByte = 2e-6;
+  allowed_until_ = thread_cpu_seconds() + kSeconds + kSecondsPerByte * static_cast<double>(bytes);
+}
+
+void RegexScratch::check_time() {
+  // The clock costs as much as a few searches, so it is asked now and then.
+  constexpr uint32_t kEvery = 16;
+  if (++searches_ % kEvery != 0 || allowed_until_ == 0 || thread_cpu_seconds() < allowed_until_) return;
+  throw Error(ErrorKind::data, "the regular expressions of this tokenizer take too long for this text",
+              "split the text into shorter parts; if it is short already, do not use this tokenizer");
+}
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
@@ -87,6 +101,7 @@ bool Pattern::search(std::string_view subject, size_t start, RegexScratch& scrat
     return match.begin != std::string_view::npos;
   }
   if (scratch.data_ == nullptr) scratch.data_ = std::make_unique<RegexScratch::Data>();
+  scratch.check_time();
   const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), start,
                                 PCRE2_NO_UTF_CHECK, scratch.data_->match, scratch.data_->context);
   if (found == PCRE2_ERROR_NOMATCH) return false;

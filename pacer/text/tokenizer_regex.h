@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,8 +22,16 @@ class RegexScratch {
   RegexScratch(const RegexScratch&) = delete;
   RegexScratch& operator=(const RegexScratch&) = delete;
 
+  // A text of so many bytes is matched from here on: half a second of processor time and two more per megabyte are what
+  // all expressions together may take for it. Ordinary ones take a tenth of a second per megabyte; expressions from
+  // strangers can be built to look at the rest of the text from every place in it.
+  void begin_text(size_t bytes);
+
  private:
   friend class Pattern;
+  void check_time();          // throws Error{data}
+  double allowed_until_ = 0;  // thread_cpu_seconds(); 0: no text was begun, no bound
+  uint32_t searches_ = 0;
   struct Data;
   std::unique_ptr<Data> data_;
 };
@@ -40,7 +49,7 @@ class Pattern {
   static Pattern regex(std::string_view oniguruma, const std::string& place);
 
   // The first match that starts at `start` or later. `subject` is UTF-8. Throws Error{data} when the expression needs
-  // more memory or steps than allowed.
+  // more memory, steps or time than allowed.
   bool search(std::string_view subject, size_t start, RegexScratch& scratch, Match& match) const;
 
   // Calls found(match) for every match from left to right; an empty match right after another one is skipped.

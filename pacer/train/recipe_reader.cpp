@@ -197,7 +197,7 @@ ResolvedRecipe parse_recipe(std::string_view yaml, const std::string& place,
 }
 
 ResolvedRecipe read_recipe(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  constexpr uint64_t kMaxBytes = uint64_t{1} << 20;
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 17;
   std::string text;
   try {
     text = read_file(path, kMaxBytes);

@@ -13,7 +13,8 @@
 namespace pacer::train {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{1} << 20;
+// The parser keeps a few hundred bytes for each bracket until the one that closes it.
+constexpr size_t kMaxBytes = size_t{1} << 17;
 constexpr size_t kMaxNodes = 10'000;
 constexpr size_t kMaxDepth = 16;
 

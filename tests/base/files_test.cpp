@@ -173,6 +173,74 @@ TEST(FolderTransaction, ReplacesOnlyWhenAsked) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
+TEST(WriteFile, AFolderOfThatNameIsAnErrorOfResources) {
+  const test::TemporaryFolder folder;
+  fs::create_directories(folder.path() / "name" / "inner");
+  try {
+    write_file(folder.path() / "name", "x");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::resources) << error.what();
+  }
+  EXPECT_EQ(entries(folder.path()), 1u) << "no temporary name stays";
+}
+
+// The number of a process that has ended.
+std::string dead_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return std::to_string(child);
+}
+
+TEST(FolderTransaction, RemovesWhatDeadWritersLeftAndNothingElse) {
+  const test::TemporaryFolder folder;
+  const fs::path target = folder.path() / "model";
+  const std::string dead = dead_process(), alive = std::to_string(::getppid());
+  for (const std::string& name :
+       {"model.tmp-" + dead, "model.tmp-" + alive, std::string("model.tmp-notes"), "model2.tmp-" + dead}) {
+    fs::create_directory(folder.path() / name);
+  }
+  write_file(folder.path() / ("model.old-" + dead), "a file is not ours");
+  FolderTransaction(target).commit();
+  EXPECT_FALSE(fs::exists(folder.path() / ("model.tmp-" + dead)));
+  EXPECT_EQ(entries(folder.path()), 5u);
+}
+
+TEST(FolderTransaction, AnOldFolderThatIsTheOnlyWholeOneComesBack) {
+  const test::TemporaryFolder folder;
+  const fs::path target = folder.path() / "model", old = folder.path() / ("model.old-" + dead_process());
+  fs::create_directory(old);
+  write_file(old / "weights", "w");
+  EXPECT_THROW(FolderTransaction{target}, Error) << "it exists again";
+  EXPECT_EQ(read_file(target / "weights"), "w");
+  FolderTransaction(target, /*replace=*/true).commit();
+  EXPECT_FALSE(fs::exists(target / "weights"));
+}
+
+TEST(FolderTransaction, AReaderAlwaysSeesAWholeFolder) {
+  const test::TemporaryFolder folder;
+  const fs::path target = folder.path() / "model";
+  fs::create_directory(target);
+  write_file(target / "weights", "w");
+  const pid_t reader = ::fork();
+  ASSERT_GE(reader, 0);
+  if (reader == 0) {  // ends at the first gap, or is killed
+    while (::access((target / "weights").c_str(), R_OK) == 0) {
+    }
+    ::_exit(1);
+  }
+  for (int i = 0; i < 50; ++i) {
+    FolderTransaction transaction(target, /*replace=*/true);
+    write_file(transaction.temporary() / "weights", "v");
+    transaction.commit();
+  }
+  ::kill(reader, SIGKILL);
+  int status = 0;
+  ::waitpid(reader, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "the folder was missing for a moment";
+}
+
 TEST(FolderTransaction, AKilledWriterLeavesNoFolderOfThatName) {
   const test::TemporaryFolder folder;
   const fs::path target = folder.path() / "model";

@@ -44,6 +44,19 @@ TEST(Json, OrderedJsonKeepsTheOrderOfTheFile) {
   EXPECT_EQ(parse_ordered_json(R"({"z": 1, "a": 2})", "x").dump(), R"({"z":1,"a":2})");
 }
 
+TEST(Json, MembersOfAnOrderedObjectAreBounded) {
+  const auto object = [](size_t members) {
+    std::string text = "{";
+    for (size_t i = 0; i < members; ++i) text += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":\":\"";
+    return text + "}";
+  };
+  EXPECT_EQ(parse_ordered_json(object(4096), "x").size(), 4096u);
+  EXPECT_THROW(parse_ordered_json(object(4097), "x"), Error);
+  const std::string many = "[" + object(3000) + "," + object(3000) + "]";
+  EXPECT_EQ(parse_ordered_json(many, "x").size(), 2u) << "counted object by object";
+  EXPECT_EQ(parse_json(object(100'000), "x").size(), 100'000u) << "sorted objects are fast";
+}
+
 TEST(Json, FilesThatAreTooLargeAreNotRead) {
   const test::TemporaryFolder folder;
   write_file(folder.path() / "a.json", R"({"key": "value"})");

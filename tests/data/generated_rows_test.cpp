@@ -61,22 +61,61 @@ TEST(GeneratedRows, GoOnAfterAKillInTheMiddleOfALine) {
   }
 }
 
+std::string refusal(const std::filesystem::path& path, const Json& settings) {
+  try {
+    GeneratedRows rows(path, settings);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
 TEST(GeneratedRows, RefuseOtherSettingsAndASecondWriter) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "rows.jsonl";
-  GeneratedRows rows(path, kSettings);
-  rows.append(row("a"));
-  EXPECT_THROW(rows.append(row("a")), Error);
-  EXPECT_THROW(GeneratedRows(path, kSettings), Error);  // locked by `rows`
   Json other = kSettings;
   other["temperature"] = 1.0;
-  try {
-    GeneratedRows again(path, other);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("temperature = 0.0"), std::string::npos) << error.what();
+  {
+    GeneratedRows rows(path, kSettings);
+    // The second one comes before the first row: it must not leave its settings beside the rows of the first.
+    EXPECT_NE(refusal(path, other).find("another process is writing"), std::string::npos);
+    rows.append(row("a"));
+    EXPECT_THROW(rows.append(row("a")), Error);
+    EXPECT_NE(refusal(path, kSettings).find("another process is writing"), std::string::npos);
   }
+  EXPECT_NE(refusal(path, other).find("begun with temperature = 0.0"), std::string::npos);
+  EXPECT_EQ(refusal(path, kSettings), "accepted");
+}
+
+TEST(GeneratedRows, AnEmptyFileIsABeginning) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "rows.jsonl";
+  std::ofstream(path) << "";  // killed before the settings were written
+  GeneratedRows rows(path, kSettings);
+  EXPECT_EQ(read_json(path.string() + ".meta.json"), kSettings);
+}
+
+TEST(GeneratedRows, FinishPutsThemIntoOneOrder) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "rows.jsonl", straight = folder.path() / "straight.jsonl";
+  const std::vector<std::string> order = {"a", "b", "missing", "c"};
+  {
+    GeneratedRows rows(straight, kSettings);
+    for (const char* id : {"a", "b", "c", "of an older file"}) rows.append(row(id));
+    rows.finish(order);
+  }
+  {
+    GeneratedRows rows(path, kSettings);
+    for (const char* id : {"c", "of an older file"}) rows.append(row(id));
+  }
+  {
+    GeneratedRows rows(path, kSettings);
+    for (const char* id : {"b", "a"}) rows.append(row(id));
+    rows.finish(order);
+  }
+  EXPECT_EQ(read_file(path), read_file(straight));
+  EXPECT_EQ(refusal(path, kSettings), "accepted");
 }
 
 TEST(GeneratedRows, RefuseAFileThatSomethingElseWrote) {

@@ -8,7 +8,7 @@
 #include "pacer/formats/model_folder.h"
 #include "pacer/formats/tensor_source.h"
 #include "tests/formats/gguf_bytes.h"
-#include "tests/formats/mutation.h"
+#include "tests/support/cost.h"
 #include "tests/support/files.h"
 
 namespace pacer::formats {

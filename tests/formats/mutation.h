@@ -16,17 +16,4 @@ namespace pacer::test {
 void for_mutations(const std::string& original, int count, size_t region,
                    const std::function<uint64_t(const std::filesystem::path&)>& load);
 
-// How much more memory the process held at its peak than when the watch began.
-class MemoryWatch {
- public:
-  MemoryWatch();
-  uint64_t growth() const;  // bytes; 0 under AddressSanitizer, which keeps freed memory for a while
-
- private:
-  uint64_t start_;
-};
-
-// Processor time of this thread, so that a busy machine does not fail a test.
-double cpu_seconds();
-
 }  // namespace pacer::test

@@ -35,7 +35,7 @@ std::vector<std::pair<Value, Value>> entries_of(Context& context, const char* na
   if (arguments.positional.size() > 1) type_error(std::string(name) + " expected at most 1 argument");
   std::vector<std::pair<Value, Value>> out;
   const auto put = [&](const Value& key, const Value& value) {
-    context.step();
+    context.step(1 + static_cast<int64_t>(out.size()));
     require_hashable(key);
     for (auto& [known, old] : out) {
       if (equal(known, key)) {

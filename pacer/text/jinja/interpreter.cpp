@@ -323,6 +323,7 @@ void Interpreter::assign(const Target& target, Value value) {
       const Value object = get(target.symbol);
       auto* space = object.object_as<Namespace>();
       if (space == nullptr) type_error("cannot assign attribute on non-namespace object");
+      context_.step(static_cast<int64_t>(space->values.size()));  // it is searched
       space->set(target.attribute, std::move(value));
       return;
     }

@@ -49,6 +49,24 @@ bool compare(Comparison op, const Value& a, const Value& b) {
   return false;
 }
 
+// Reading a long text is work, also where nothing is made of it.
+void look_at_text(Context& context, const Value& value) {
+  constexpr size_t kBytesPerStep = 64;
+  if (value.is_string()) context.step(static_cast<int64_t>(value.text().size() / kBytesPerStep));
+}
+
+// A comparison may read everything that a value holds.
+void look_through(Context& context, const Value& value) {
+  look_at_text(context, value);
+  if (value.is_sequence()) {
+    context.step(static_cast<int64_t>(value.items().size()));
+    for (const Value& item : value.items()) look_through(context, item);
+  } else if (value.is(Kind::dict)) {
+    context.step(static_cast<int64_t>(value.entries().values.size()));
+    for (const auto& [key, item] : value.entries().values) look_through(context, item);
+  }
+}
+
 }  // namespace
 
 std::vector<Value> Interpreter::evaluate_all(const std::vector<ExpressionPtr>& expressions) {
@@ -137,6 +155,7 @@ Value Interpreter::value_of(const DictOf& node, const Place& place) {
     context_.place = place;
     require_hashable(key);
     bool known = false;
+    context_.step(static_cast<int64_t>(entries.size()));
     for (auto& [other, old] : entries) {
       if (!equal(other, key)) continue;
       old = value;
@@ -150,12 +169,14 @@ Value Interpreter::value_of(const DictOf& node, const Place& place) {
 Value Interpreter::value_of(const Attribute& node, const Place& place) {
   const Value object = evaluate(*node.object);
   context_.place = place;
+  look_at_text(context_, object);  // most attributes of a text are methods that read it
   return attribute(context_, object, node.name);
 }
 
 Value Interpreter::value_of(const Item& node, const Place& place) {
   const Value object = evaluate(*node.object), key = evaluate(*node.key);
   context_.place = place;
+  look_at_text(context_, object);
   return item(context_, object, key);
 }
 
@@ -164,6 +185,7 @@ Value Interpreter::value_of(const Slice& node, const Place& place) {
   const Value start = evaluate_or_none(node.start), stop = evaluate_or_none(node.stop);
   const Value step = evaluate_or_none(node.step);
   context_.place = place;
+  look_at_text(context_, object);
   return slice(context_, object, start, stop, step);
 }
 
@@ -173,6 +195,7 @@ Value Interpreter::value_of(const Filtered& node, const Place& place) {
   const Value input = node.input ? evaluate(*node.input) : Value(*block_text_);
   Arguments arguments = evaluate_operands(node.operands);
   context_.place = place;
+  look_at_text(context_, input);
   if (node.filter == nullptr) type_error("No filter named '" + node.name + "'.");
   return node.filter(context_, input, std::move(arguments));
 }
@@ -181,6 +204,7 @@ Value Interpreter::value_of(const Tested& node, const Place& place) {
   const Value input = evaluate(*node.input);
   Arguments arguments = evaluate_operands(node.operands);
   context_.place = place;
+  look_at_text(context_, input);
   if (node.predicate == nullptr) type_error("No test named '" + node.name + "'.");
   return node.predicate(context_, input, std::move(arguments)) != node.negated;
 }
@@ -214,6 +238,8 @@ Value Interpreter::value_of(const Compared& node, const Place&) {
   for (const auto& [op, expression] : node.rest) {
     Value right = evaluate(*expression);
     context_.place = expression->place;
+    look_through(context_, left);
+    look_through(context_, right);
     if (!compare(op, left, right)) return false;
     left = std::move(right);
   }

@@ -28,17 +28,8 @@ struct Text final : Heap {
   bool safe = false;  // marked as HTML: joined to other text, that is escaped
 };
 
-struct Items final : Heap {
-  std::vector<Value> values;
-  int depth = 1;  // of nesting; bounded, so that no destructor or comparison recurses without end
-};
-
-struct Entries final : Heap {
-  std::vector<std::pair<Value, Value>> values;  // in order of insertion, keys unique
-  int depth = 1;
-  const Value* find(const Value& key) const;
-  const Value* find(std::string_view key) const;
-};
+struct Items;
+struct Entries;
 
 // An undefined value is silent until it is used; then `message` is the error.
 struct Missing final : Heap {
@@ -84,8 +75,8 @@ class Value {
   double real() const { return kind_ == Kind::real ? number_.real : static_cast<double>(number_.integer); }
   const std::string& text() const { return static_cast<const Text&>(*heap_).bytes; }
   bool is_safe() const { return kind_ == Kind::string && static_cast<const Text&>(*heap_).safe; }
-  const std::vector<Value>& items() const { return static_cast<const Items&>(*heap_).values; }
-  const Entries& entries() const { return static_cast<const Entries&>(*heap_); }
+  const std::vector<Value>& items() const;
+  const Entries& entries() const;
   const Missing& missing() const { return static_cast<const Missing&>(*heap_); }
   Object& object() const;
   template <typename T>
@@ -105,6 +96,21 @@ class Value {
   } number_;
   std::shared_ptr<Heap> heap_;
 };
+
+struct Items final : Heap {
+  std::vector<Value> values;
+  int depth = 1;  // of nesting; bounded, so that no destructor or comparison recurses without end
+};
+
+struct Entries final : Heap {
+  std::vector<std::pair<Value, Value>> values;  // in order of insertion, keys unique
+  int depth = 1;
+  const Value* find(const Value& key) const;
+  const Value* find(std::string_view key) const;
+};
+
+inline const std::vector<Value>& Value::items() const { return static_cast<const Items&>(*heap_).values; }
+inline const Entries& Value::entries() const { return static_cast<const Entries&>(*heap_); }
 
 struct Arguments {
   std::vector<Value> positional;
