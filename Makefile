@@ -1,6 +1,6 @@
 # The two commands: `make quickstart` and `make test`. Everything else is a step of these, or for people who change Pacer.
 .DEFAULT_GOAL := help
-.PHONY: help setup build all test test-full fuzz quickstart install format check-format tidy clean
+.PHONY: help setup build all test test-full fuzz kernel-benchmarks quickstart install format check-format tidy clean
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -8,7 +8,7 @@ QUICKSTART ?=
 SECONDS ?= 30
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what the build needs and is missing
 	@tools/setup.sh
@@ -33,6 +33,10 @@ test-full: ## the same with the tests that take longer
 
 fuzz: ## run every fuzz target (SECONDS=30), with clang
 	@tools/fuzz.sh --seconds $(SECONDS) --jobs $(JOBS)
+
+kernel-benchmarks: setup ## build the programs that time single kernels: build/bin/bench_* (bench/README.md)
+	@cmake --preset release -Wno-dev > /dev/null
+	@cmake --build build --target kernel_benchmarks --parallel $(JOBS)
 
 quickstart: build ## from a real model to a trained draft, a measured speed-up and a report (QUICKSTART='--minutes 5')
 	@build/bin/pacer quickstart $(QUICKSTART)

@@ -39,6 +39,7 @@ std::vector<Case> cases_of(const Request& request, const Works& works) {
   }
   const std::vector<std::string> all = works.cases(request.bench);
   add(request.bench, request.cases.empty() ? all : request.cases);
+  if (request.with_roofline && request.bench != "roofline") add("roofline", works.cases("roofline"));
   return cases;
 }
 

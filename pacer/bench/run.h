@@ -20,7 +20,8 @@ struct Request {
   std::vector<std::string> dtypes{"bf16"};
   Settings settings{};  // dtype is set per case
   int64_t timeout_s = 900;
-  bool in_process = false;  // one case, here: for profilers and debuggers
+  bool with_roofline = false;  // also the cases of `roofline` in the same dtypes, from which limits are made
+  bool in_process = false;     // one case, here: for profilers and debuggers
 };
 
 // Runs the cases in the order of the file and hands over the line of each. A case that ran out of memory, took longer

@@ -149,6 +149,11 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
   const double round_bytes = width * (static_cast<double>(matrix_elements(sizes)) + draft_elements + head_elements +
                                       markov_elements * static_cast<double>(draft.config.drafts_per_block()));
   const double rounds_per_text = rounds / static_cast<double>(texts.size());
+  const double rows_per_round = static_cast<double>(draft.config.drafts_per_block() + 1);
+  result.flops = 2.0 * (static_cast<double>(matrix_elements(sizes)) *
+                            (static_cast<double>(prompt_tokens) + rounds_per_text * rows_per_round) +
+                        rounds_per_text * static_cast<double>(draft.config.block_size) *
+                            (draft_elements + head_elements + markov_elements));
   result.bytes = round_bytes * rounds_per_text;
   result.work = {{"prompt", prompt_tokens},
                  {"new_tokens", new_tokens},

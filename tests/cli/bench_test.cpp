@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "pacer/base/files.h"
 #include "pacer/base/json.h"
 #include "tests/cli/program.h"
 #include "tests/support/files.h"
@@ -52,6 +53,20 @@ TEST(BenchCommand, StartsItselfToMeasureAStart) {
   EXPECT_EQ(lines[1].at("dtype"), "f32");
   EXPECT_GT(lines[1].at("median_s").get<double>(), lines[1].at("work").at("step_s").get<double>());
   EXPECT_GT(lines[1].at("loss").get<double>(), 0);
+}
+
+TEST(BenchCommand, APageBringsItsRoofline) {
+  const test::TemporaryFolder folder;
+  const std::string page = (folder.path() / "bench.html").string();
+  const Outcome outcome =
+      pacer({"bench", "decode", "--case", "tiny", "--works", tiny, "--dtype", "f32", "--html", page});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const std::vector<Json> lines = lines_of(outcome.out);
+  EXPECT_EQ(lines.front().at("bench"), "decode");
+  EXPECT_EQ(lines.back().at("bench"), "roofline");
+  const std::string text = read_file(page);
+  EXPECT_NE(text.find("<h2>decode</h2>"), std::string::npos) << text;
+  EXPECT_NE(text.find("class=\"bar\""), std::string::npos) << "a figure beside its limit";
 }
 
 TEST(BenchCommand, ListsWhatThereIs) {
