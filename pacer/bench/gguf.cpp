@@ -8,7 +8,7 @@
 #include "pacer/base/error.h"
 #include "pacer/bench/benches.h"
 #include "pacer/bench/models.h"
-#include "pacer/formats/gguf.h"
+#include "pacer/bench/row_costs.h"
 #include "pacer/workflow/fetch.h"
 
 namespace pacer::bench {
@@ -78,6 +78,8 @@ Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime
                  {"new_tokens", new_tokens},
                  {"prompt_cpu_s", median(prompt_cpu)},
                  {"new_tokens_cpu_s", median(tokens_cpu)}};
+  constexpr int64_t kBlock = 8;  // an anchor and seven drafts
+  row_costs(*target, std::min<int64_t>(prompt_tokens, 128), kBlock).add_to(result.work);
   return result;
 }
 

@@ -106,7 +106,8 @@ OrderedJson run_in_child(const Case& one, const Request& request) {
   // Nobody else sends this signal: the kernel had no memory left.
   if (ended.signal == SIGKILL) return status("oom", "ended by the kernel");
   if (ended.signal != 0) return status("error", "ended by signal " + std::to_string(ended.signal));
-  if (ended.exit_code != 0) return status("error", "exit code " + std::to_string(ended.exit_code));
+  // A case that ran out of memory by itself says so in its line and ends with a code.
+  if (ended.exit_code != 0 && ended.out.empty()) return status("error", "exit code " + std::to_string(ended.exit_code));
   return parse_ordered_json(ended.out, "the output of " + one.bench + " " + one.name, ErrorKind::bug);
 }
 

@@ -1,14 +1,12 @@
 // Speculative decoding round by round: what a round costs and where it goes.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/InferenceMode.h>
 
-#include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/bench/benches.h"
 #include "pacer/bench/models.h"
+#include "pacer/bench/row_costs.h"
 #include "pacer/bench/timed_parts.h"
-#include "pacer/decode/exact_forward.h"
 #include "pacer/decode/loop.h"
 #include "pacer/draft/block_proposer.h"
 
@@ -32,21 +30,6 @@ draft::DraftFolder random_draft(const Work& work, const target::ModelConfig& tar
                                                         : values.normal(shape, 0.02, dtype);
   }
   return draft;
-}
-
-// CPU seconds of `rows` rows through target and head behind `prompt`; the median of some.
-double rows_cpu(const target::Target& target, const std::vector<int64_t>& rows, target::KvCache& cache) {
-  const c10::InferenceMode inference;
-  const int64_t length = cache.length();
-  std::vector<double> seconds;
-  for (int i = 0; i < 9; ++i) {
-    const Stopwatch watch;
-    const auto batch = target::TokenBatch::single(rows, length);
-    target.logits(target.forward(batch, {}, {&cache}).last);
-    seconds.push_back(watch.cpu());
-    cache.crop(length);
-  }
-  return median(seconds);
 }
 
 OrderedJson milliseconds(const decode::Seconds& sum, double rounds) {
@@ -127,14 +110,6 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
     rest.cpu -= part.cpu, rest.wall -= part.wall;
   }
 
-  const auto cache = target->new_cache(prompt_tokens + draft.config.block_size + 1);
-  {
-    const c10::InferenceMode inference;
-    decode::forward_exact(*target, prompt, {}, *cache);
-  }
-  std::vector<int64_t> rows(static_cast<size_t>(draft.config.drafts_per_block() + 1), prompt.front());
-  const double one = rows_cpu(*target, {prompt.front()}, *cache), block = rows_cpu(*target, rows, *cache);
-
   result.tokens_per_cpu_s = static_cast<double>(texts.back().tokens) / median(result.timings.cpu);
   result.decode_only_tokens_per_cpu_s = 1.0 / median(after_prefill);
   const auto width = static_cast<double>(c10::elementSize(dtype));
@@ -170,10 +145,8 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
                  {"markov_and_confidence", milliseconds(sum.parts.markov_confidence, rounds)},
                  {"draft_draws", milliseconds(sum.parts.draws, rounds)},
                  {"target_draws", milliseconds(sum.times.sample, rounds)},
-                 {"rest", milliseconds(rest, rounds)},
-                 {"one_row_cpu_ms", one * 1e3},
-                 {"block_rows_cpu_ms", block * 1e3},
-                 {"block_rows_over_one_row", block / one}};
+                 {"rest", milliseconds(rest, rounds)}};
+  row_costs(*target, prompt_tokens, draft.config.drafts_per_block() + 1).add_to(result.work);
   return result;
 }
 

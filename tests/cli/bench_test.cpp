@@ -30,12 +30,13 @@ TEST(BenchCommand, PrintsOneLinePerCaseAndDtype) {
 }
 
 TEST(BenchCommand, ACaseThatFailsIsALineWithAStatusAndAnExitCode) {
-  const Outcome outcome = pacer({"bench", "decode", "--works", tiny, "--dtype", "f32"});
+  const Outcome outcome = pacer({"bench", "decode", "--case", "tiny,long,huge", "--works", tiny, "--dtype", "f32"});
   EXPECT_EQ(outcome.exit_code, 7) << outcome.error;
   const std::vector<Json> lines = lines_of(outcome.out);
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 3u);
   EXPECT_FALSE(lines[0].contains("status"));
   EXPECT_EQ(lines[1].at("status"), "error") << "the case `long` has no room for its tokens";
+  EXPECT_EQ(lines[2].at("status"), "oom") << "a table of 2 GB where 1 GB is allowed";
   EXPECT_NE(outcome.error.find("positions for 256"), std::string::npos) << outcome.error;
 
   const Outcome late =
