@@ -52,7 +52,9 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
 
   Parts parts;
   const std::shared_ptr<const target::Target> watched = timed(target, parts);
-  TimedProposer proposer(draft::make_block_proposer(draft, watched), parts);
+  draft::ProposerOptions measured;
+  measured.confidence_cpu_s = &parts.confidence_cpu_s;
+  TimedProposer proposer(draft::make_block_proposer(draft, watched, measured), parts);
   decode::DecodeOptions options;
   options.sampling.temperature = work.number("temperature");
   options.sampling.seed = work.seed();
@@ -96,6 +98,7 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
                             &Parts::markov_confidence, &Parts::draws}) {
       sum.parts.*part += text.parts.*part;
     }
+    sum.parts.confidence_cpu_s += text.parts.confidence_cpu_s;
     sum.rounds_time += text.rounds_time;
     sum.times.sample += text.times.sample;
     sum.rounds += text.rounds, sum.tokens += text.tokens, sum.proposed += text.proposed;
@@ -143,6 +146,8 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
                  {"draft_forward", milliseconds(sum.parts.draft_forward, rounds)},
                  {"draft_head", milliseconds(sum.parts.draft_head, rounds)},
                  {"markov_and_confidence", milliseconds(sum.parts.markov_confidence, rounds)},
+                 {"markov_cpu_ms", (sum.parts.markov_confidence.cpu - sum.parts.confidence_cpu_s) * 1e3 / rounds},
+                 {"confidence_cpu_ms", sum.parts.confidence_cpu_s * 1e3 / rounds},
                  {"draft_draws", milliseconds(sum.parts.draws, rounds)},
                  {"target_draws", milliseconds(sum.times.sample, rounds)},
                  {"rest", milliseconds(rest, rounds)}};

@@ -18,6 +18,7 @@ struct Parts {
   decode::Seconds draft_head;
   decode::Seconds markov_confidence;  // from its logits to the end of the proposal, without the draws
   decode::Seconds draws;
+  double confidence_cpu_s = 0;    // of markov_confidence: ProposerOptions::confidence_cpu_s
   bool proposing = false;         // the target's head works for the draft
   decode::Seconds head_before{};  // when it began to
 };

@@ -13,6 +13,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/draft/markov.h"
 #include "pacer/draft/row_backbone.h"
@@ -111,7 +112,9 @@ Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, cons
       backbone_->add_markov(row, step.u);
     }
     if (config_.confidence_head) {
+      const double before = options_.confidence_cpu_s ? process_cpu_seconds() : 0.0;
       const double logit = confidence(h, e);
+      if (options_.confidence_cpu_s) *options_.confidence_cpu_s += process_cpu_seconds() - before;
       if (1.0 / (1.0 + std::exp(-logit)) < options_.confidence_threshold) break;
       proposal.confidence.push_back(static_cast<float>(logit));
     }

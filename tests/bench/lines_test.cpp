@@ -137,6 +137,10 @@ TEST(BenchLines, ASpeculativeRoundIsTheSumOfItsParts) {
     sum += work[part]["cpu_ms"].get<double>();
   }
   EXPECT_NEAR(sum, work["round"]["cpu_ms"].get<double>(), 1e-3);
+  EXPECT_GT(work["markov_cpu_ms"].get<double>(), 0);
+  EXPECT_GT(work["confidence_cpu_ms"].get<double>(), 0);
+  EXPECT_NEAR(work["markov_cpu_ms"].get<double>() + work["confidence_cpu_ms"].get<double>(),
+              work["markov_and_confidence"]["cpu_ms"].get<double>(), 1e-3);
   EXPECT_EQ(work["proposed_per_round"], 3) << "every round proposes a whole block";
 }
 
