@@ -10,10 +10,7 @@ Result decode(const Work& work, const Settings& settings, device::Runtime& runti
   const at::ScalarType dtype = settings.scalar_type();
   const int64_t prompt_tokens = work.integer("prompt"), new_tokens = work.integer("new_tokens");
   Values values(work.seed());
-  const std::shared_ptr<const target::Target> target =
-      settings.model.empty()
-          ? random_target(work.model("model"), dtype, values)
-          : std::shared_ptr<const target::Target>(target::Target::load(settings.model, dtype, runtime));
+  const std::shared_ptr<const target::Target> target = given_or_random(settings, work.model("model"), values, runtime);
   const target::ModelConfig& config = target->config();
   const std::vector<int64_t> prompt = values.tokens(prompt_tokens, config.vocab_size);
   decode::DecodeOptions options;

@@ -72,6 +72,12 @@ std::shared_ptr<const target::Target> random_target(const target::ModelConfig& c
   return std::make_shared<target::Transformer>(config, std::move(weights), dtype);
 }
 
+std::shared_ptr<const target::Target> given_or_random(const Settings& settings, const target::ModelConfig& config,
+                                                      Values& values, device::Runtime& runtime) {
+  if (settings.model.empty()) return random_target(config, settings.scalar_type(), values);
+  return target::Target::load(settings.model, settings.scalar_type(), runtime);
+}
+
 std::shared_ptr<const target::Target> random_tables(const target::ModelConfig& config, at::ScalarType dtype,
                                                     Values& values) {
   const std::vector<int64_t> shape = {config.vocab_size, config.hidden_size};

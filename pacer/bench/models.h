@@ -8,6 +8,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include "pacer/bench/benches.h"
 #include "pacer/target/config.h"
 #include "pacer/target/target.h"
 
@@ -27,6 +28,10 @@ class Values {
 // A whole model: matrices N(0, 0.02), norms 1.
 std::shared_ptr<const target::Target> random_target(const target::ModelConfig& config, at::ScalarType dtype,
                                                     Values& values);
+
+// The model of settings.model, or a random one of these sizes.
+std::shared_ptr<const target::Target> given_or_random(const Settings& settings, const target::ModelConfig& config,
+                                                      Values& values, device::Runtime& runtime);
 
 // Of a whole model only what a training step of a draft reads: embedding and head. Anything that needs layers throws
 // Error{bug}.

@@ -10,10 +10,7 @@ Result prefill(const Work& work, const Settings& settings, device::Runtime& runt
   const at::ScalarType dtype = settings.scalar_type();
   const int64_t batch = work.integer("batch"), length = work.integer("seq"), tokens = batch * length;
   Values values(work.seed());
-  const std::shared_ptr<const target::Target> target =
-      settings.model.empty()
-          ? random_target(work.model("model"), dtype, values)
-          : std::shared_ptr<const target::Target>(target::Target::load(settings.model, dtype, runtime));
+  const std::shared_ptr<const target::Target> target = given_or_random(settings, work.model("model"), values, runtime);
   const target::ModelConfig& config = target->config();
   const target::Taps taps = target::default_taps(config.layers, work.integer("capture_taps"));
   std::vector<std::vector<int64_t>> sequences;

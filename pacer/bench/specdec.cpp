@@ -44,9 +44,7 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
   const int64_t prompt_tokens = work.integer("prompt"), new_tokens = work.integer("new_tokens");
   Values values(work.seed());
   const std::shared_ptr<const target::Target> target =
-      settings.model.empty()
-          ? random_target(work.model("target", work.text("target_arch")), dtype, values)
-          : std::shared_ptr<const target::Target>(target::Target::load(settings.model, dtype, runtime));
+      given_or_random(settings, work.model("target", work.text("target_arch")), values, runtime);
   const std::vector<int64_t> prompt = values.tokens(prompt_tokens, target->config().vocab_size);
   const draft::DraftFolder draft = random_draft(work, target->config(), dtype, values);
 
