@@ -15,15 +15,17 @@ function(pacer_add_suites program room)
   list(REMOVE_DUPLICATES suites)
   foreach(suite IN LISTS suites)
     set(configuration)
+    set(seconds 600)
     if(suite MATCHES "Full$")
       set(configuration CONFIGURATIONS Full)
+      set(seconds 7200)
     endif()
     add_test(NAME "${room}.${suite}" COMMAND ${program} "--gtest_filter=${suite}.*:*/${suite}.*:${suite}/*" ${configuration})
     # The list of skipped cases ends the output only when none failed; matching it anywhere would hide a failure.
     set_tests_properties("${room}.${suite}" PROPERTIES
       ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2"
       SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\][^\n]*\n*$"
-      TIMEOUT 600)
+      TIMEOUT ${seconds})
   endforeach()
 endfunction()
 

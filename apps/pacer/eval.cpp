@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "pacer/base/progress.h"
 #include "pacer/device/runtime.h"
 #include "pacer/draft/block_proposer.h"
+#include "pacer/eval/repeats.h"
 #include "pacer/eval/summary.h"
 #include "pacer/eval/task.h"
 #include "pacer/text/model_text.h"
@@ -23,7 +25,7 @@ struct Arguments {
   fs::path target, draft, out;
   std::vector<fs::path> tasks;
   std::string dtype = "bf16", device = "auto", variables;
-  int64_t limit = 0;
+  int64_t limit = 0, repeat = 1;
   int threads = 0;
   eval::MeasureOptions options;
 };
@@ -46,18 +48,23 @@ void run(Arguments arguments, const Context& context) {
 
   int64_t prompts = 0;
   for (const eval::Task& task : tasks) prompts += static_cast<int64_t>(task.prompts.size());
-  Progress progress("eval", static_cast<uint64_t>(prompts), {.unit = "prompts"});
+  Progress progress("eval", static_cast<uint64_t>(prompts * arguments.repeat), {.unit = "prompts"});
+  int64_t before = 0;  // prompts of earlier runs
   options.on_progress = [&](const eval::Progress& state) {
     std::string note = state.task;
     if (state.acceptance_length > 0.0) note += ", acceptance length " + format_fixed(state.acceptance_length, 2);
-    progress.update(static_cast<uint64_t>(state.done), note);
+    progress.update(static_cast<uint64_t>(before + state.done), note);
   };
-  const std::vector<eval::TaskResult> results = eval::measure(*target, draft.get(), tasks, words, options);
+  std::vector<std::vector<eval::TaskResult>> runs;
+  for (int64_t run = 0; run < arguments.repeat; ++run, before += prompts) {
+    runs.push_back(eval::measure(*target, draft.get(), tasks, words, options));
+  }
   progress.finish();
 
   const eval::Setup setup{arguments.target.string(), arguments.draft.string(), draft ? draft->name() : "",
                           arguments.dtype, runtime.threads()};
-  const OrderedJson result = eval::result_json(setup, options, results);
+  OrderedJson result = eval::result_json(setup, options, runs.front());
+  if (runs.size() > 1) result["repeats"] = eval::repeats_json(runs);
   if (!arguments.out.empty()) {
     // Text that a model wrote may end inside a character.
     write_file(arguments.out, result.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
@@ -65,7 +72,11 @@ void run(Arguments arguments, const Context& context) {
   if (context.json) {
     context.print_json(result);
   } else {
-    context.print(eval::result_table(results));
+    context.print(eval::result_table(runs.front()));
+    if (options.pace == eval::PaceUse::off && draft) {
+      context.print("pace off: the whole proposal every round; --pace on also measures what pacer generate does\n");
+    }
+    if (runs.size() > 1) context.print("\n" + eval::repeats_table(runs));
   }
 }
 
@@ -97,6 +108,17 @@ void add_eval(CLI::App& app, Context& context) {
       ->add_option("--confidence-threshold", options.confidence_threshold,
                    "Cut proposals before the first token below it; 0: off")
       ->capture_default_str();
+  command
+      ->add_option("--pace", options.pace,
+                   "Draft only where it pays, as pacer generate does: off, on (beside the draft as it is) or only")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, eval::PaceUse>{
+              {"off", eval::PaceUse::off}, {"on", eval::PaceUse::on}, {"only", eval::PaceUse::only}},
+          CLI::ignore_case))
+      ->default_str("off");
+  command->add_option("--repeat", arguments->repeat, "Measure everything so often and print the median per task")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   command->add_option("--system", options.system, "System message of prompts without one");
   command->add_option("--template-variables", arguments->variables,
                       "JSON object for the chat template, e.g. {\"enable_thinking\": false}");
@@ -108,8 +130,10 @@ void add_eval(CLI::App& app, Context& context) {
   command->add_option("--device", arguments->device)->capture_default_str();
   command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
   context.add_common(
-      *command, {"pacer eval --target model --draft runs/first --tasks data/prompts/chat.jsonl",
-                 "pacer eval --target m.gguf --draft d --tasks a.jsonl,b.jsonl --dtype f32 --limit 6 --out r.json"});
+      *command,
+      {"pacer eval --target model --draft runs/first --tasks data/prompts/chat.jsonl",
+       "pacer eval --target m.gguf --draft d --tasks a.jsonl,b.jsonl --dtype f32 --limit 6 --out r.json",
+       "pacer eval --target m.gguf --draft d --tasks chat.jsonl,code.jsonl --pace only --no-lookup --repeat 5"});
   command->callback([arguments, &context] { run(*arguments, context); });
 }
 

@@ -11,6 +11,7 @@
 #include "pacer/base/numbers.h"
 #include "pacer/base/terminal.h"
 #include "pacer/decode/loop.h"
+#include "pacer/decode/pace.h"
 #include "pacer/decode/prompt_lookup.h"
 #include "pacer/device/runtime.h"
 #include "pacer/draft/block_proposer.h"
@@ -26,7 +27,8 @@ using decode::Origin;
 struct Arguments {
   fs::path target, draft;
   std::string prompt, system, dtype = "bf16", device = "auto", variables;
-  bool raw = false, lookup = false;
+  std::string pace = "auto";
+  bool raw = false, lookup = false, seeded = false;
   int threads = 0;
   decode::DecodeOptions options;
 };
@@ -63,7 +65,19 @@ std::string speed_line(const decode::Decoded& decoded) {
   return line;
 }
 
-OrderedJson result_json(const decode::Decoded& decoded, const std::vector<int64_t>& prompt, const std::string& text) {
+// What the pace did with its rounds; null when it was off.
+OrderedJson pace_json(const decode::Decoded& decoded, bool paced) {
+  if (!paced) return nullptr;
+  const decode::AcceptanceCounts counts = decoded.counts();
+  return {{"rounds", counts.rounds},
+          {"drafted", counts.rounds - counts.idle - counts.looked_up},
+          {"looked_up", counts.looked_up},
+          {"idle", counts.idle},
+          {"trials", counts.trials}};
+}
+
+OrderedJson result_json(const decode::Decoded& decoded, bool paced, const std::vector<int64_t>& prompt,
+                        const std::string& text) {
   const decode::Seconds total = decoded.times.total();
   OrderedJson json;
   json["text"] = text;
@@ -77,6 +91,7 @@ OrderedJson result_json(const decode::Decoded& decoded, const std::vector<int64_
   json["wall_s"] = total.wall;
   json["cpu_s"] = total.cpu;
   json["tokens_per_s"] = static_cast<double>(decoded.tokens.size()) / total.wall;
+  json["pace"] = pace_json(decoded, paced);
   json["acceptance"] = decoded.rounds.empty() ? OrderedJson(nullptr) : OrderedJson(decoded.counts().to_json());
   return json;
 }
@@ -97,6 +112,12 @@ void run(Arguments arguments, const Context& context) {
   if (arguments.lookup) proposer = std::make_unique<decode::PromptLookup>();
   if (!arguments.draft.empty()) proposer = draft::load_block_proposer(train::best_draft(arguments.draft), target);
 
+  // Which drafts are verified depends on the clock, and with it which sample is drawn: a seed that someone asked for
+  // must give the same text again.
+  const bool repeatable = arguments.seeded && !options.sampling.greedy();
+  decode::Pace pace;
+  if (proposer && (arguments.pace == "on" || (arguments.pace == "auto" && !repeatable))) options.pace = &pace;
+
   text::TokenStream stream(text->tokenizer());
   const bool colour = proposer && has_colour(StandardStream::output);
   std::string written;
@@ -110,7 +131,7 @@ void run(Arguments arguments, const Context& context) {
   const std::string rest = stream.finish();
   written += rest;
   if (context.json) {
-    context.print_json(result_json(decoded, prompt, written));
+    context.print_json(result_json(decoded, options.pace != nullptr, prompt, written));
     return;
   }
   context.print(rest + "\n");
@@ -141,7 +162,12 @@ void add_generate(CLI::App& app, Context& context) {
   command->add_option("--temperature", options.sampling.temperature, "0: the likeliest token")->capture_default_str();
   command->add_option("--top-p", options.sampling.top_p)->capture_default_str();
   command->add_option("--top-k", options.sampling.top_k, "0: all")->capture_default_str();
-  command->add_option("--seed", options.sampling.seed)->capture_default_str();
+  CLI::Option* seed = command->add_option("--seed", options.sampling.seed)->capture_default_str();
+  command
+      ->add_option("--pace", arguments->pace,
+                   "Draft only where it pays: on, off, or auto (on, unless a sampled text has a seed to repeat it by)")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
   command
       ->add_option("--confidence-threshold", options.confidence_threshold,
                    "Cut proposals before the first token below it; 0: off")
@@ -154,7 +180,10 @@ void add_generate(CLI::App& app, Context& context) {
                      {"pacer generate --target model.gguf --prompt \"What is the capital of France?\"",
                       "pacer generate --target model --draft runs/first --prompt - < question.txt",
                       "pacer generate --target model --lookup --prompt \"Repeat: one two three\" --temperature 0.7"});
-  command->callback([arguments, &context] { run(*arguments, context); });
+  command->callback([arguments, seed, &context] {
+    arguments->seeded = seed->count() > 0;
+    run(*arguments, context);
+  });
 }
 
 }  // namespace pacer::cli

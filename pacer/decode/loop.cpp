@@ -1,6 +1,7 @@
 #include "pacer/decode/loop.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "pacer/base/error.h"
 #include "pacer/decode/confidence.h"
 #include "pacer/decode/exact_forward.h"
+#include "pacer/decode/prompt_lookup.h"
 
 namespace pacer::decode {
 namespace {
@@ -140,7 +142,16 @@ Decoded decode_plain(const target::Target& target, const std::vector<int64_t>& p
 struct SpeculativeDecoder::State {
   State(const target::Target& target, draft::Proposer& proposer_, const std::vector<int64_t>& prompt,
         DecodeOptions options)
-      : text(target, prompt, std::move(options)), proposer(proposer_), taps(proposer_.taps()) {
+      : text(target, prompt, std::move(options)),
+        proposer(proposer_),
+        taps(proposer_.taps()),
+        pace(text.options.pace),
+        lookup(dynamic_cast<PromptLookup*>(&proposer_)),
+        drafts(lookup == nullptr) {
+    if (pace) {
+      pace->begin_text();
+      if (drafts && pace->options().lookup) lookup = &own_lookup.emplace(pace->options().lookup_tokens);
+    }
     if (text.options.confidence_threshold < 0.0 || text.options.confidence_threshold > 1.0) {
       throw Error(ErrorKind::usage, "confidence threshold is " + std::to_string(text.options.confidence_threshold) +
                                         ", allowed is 0 to 1");
@@ -152,14 +163,44 @@ struct SpeculativeDecoder::State {
     text.commit(text.choose(output.last.slice(0, text.position - 1, text.position), text.position - 1), Origin::target);
     text.watch.lap(times.other);
     if (!text.done) proposer.start(prompt, output.tapped);
+    if (!text.done && own_lookup) own_lookup->start(prompt, {});
     text.watch.lap(times.draft);
   }
 
-  draft::Proposal propose() {
+  // Drafts behind the anchor, from whoever the pace chooses.
+  draft::Proposal propose(RoundRecord& record, Played& played) {
     const int64_t produced = static_cast<int64_t>(text.made.tokens.size());
-    // The token behind the proposal needs room too.
-    const int64_t room = std::min(proposer.max_tokens(), text.limit - produced - 1);
+    const int64_t room = text.limit - produced - 1;  // the token behind the proposal needs room too
+    if (!pace) return ask(proposer, room);
+    Opening opening;
+    opening.room = room, opening.remaining = room + 1;
+    if (drafts) opening.draft = proposer.max_tokens(), opening.behind = proposer.behind();
+    draft::Proposal found;
+    if (lookup) {
+      found = ask(*lookup, room);
+      opening.looked_up = found.tokens, opening.match = lookup->match();
+    }
+    const Move move = pace->plan(opening);
+    record.source = played.source = move.source;
+    record.trial = move.trial;
+    if (move.source == Source::none) return {};
+    if (move.source == Source::lookup) {
+      shorten(found, move.tokens);
+      return found;
+    }
+    const double start = pace->now();
+    played.caught_up = proposer.behind();
+    proposer.catch_up();
+    const double caught_up = pace->now();
+    found = ask(proposer, std::min(room, move.tokens));
+    played.catch_up_s = caught_up - start, played.propose_s = pace->now() - caught_up;
+    played.drafted = static_cast<int64_t>(found.tokens.size());
+    return found;
+  }
+
+  draft::Proposal ask(draft::Proposer& from, int64_t most) {
     draft::Proposal proposal;
+    const int64_t room = std::min(from.max_tokens(), most);
     if (room < 1) return proposal;
     const bool greedy = text.options.sampling.greedy();
     int64_t slot = 0;
@@ -173,35 +214,40 @@ struct SpeculativeDecoder::State {
       const std::span<const float> weights(law.const_data_ptr<float>(), static_cast<size_t>(law.numel()));
       return draw_token(weights, text.uniforms().uniform(text.position, slot++, Draw::draft));
     };
-    proposal = proposer.propose(text.made.tokens.back(), room, greedy, draw);
-    check(proposal, room);
+    proposal = from.propose(text.made.tokens.back(), room, greedy, draw);
+    check(from, proposal, room);
     return proposal;
   }
 
-  void check(const draft::Proposal& proposal, int64_t room) const {
+  void check(const draft::Proposer& from, const draft::Proposal& proposal, int64_t room) const {
     const auto n = static_cast<int64_t>(proposal.tokens.size());
     const bool confident = proposal.confidence.empty() || static_cast<int64_t>(proposal.confidence.size()) == n;
     const bool shares = !proposal.probabilities.defined() || proposal.probabilities.size(0) == n;
     if (n > room || !confident || !shares) {
-      throw Error(ErrorKind::bug, proposer.name() + " proposed " + std::to_string(n) + " tokens where " +
+      throw Error(ErrorKind::bug, from.name() + " proposed " + std::to_string(n) + " tokens where " +
                                       std::to_string(room) + " were asked for, with " +
                                       std::to_string(proposal.confidence.size()) + " confidences");
     }
   }
 
-  void cut(draft::Proposal& proposal) const {
+  void cut(draft::Proposal& proposal, Source source) {
     if (proposal.confidence.empty()) {
-      if (text.options.confidence_threshold > 0.0 && !proposal.tokens.empty()) {
+      if (text.options.confidence_threshold > 0.0 && source == Source::draft && !proposal.tokens.empty()) {
         throw Error(ErrorKind::usage,
                     "a confidence threshold needs a confidence head, " + proposer.name() + " has none",
                     "leave the threshold at 0, or train a draft with a confidence head");
       }
       return;
     }
-    const int64_t kept = confident_prefix(proposal.confidence, text.options.confidence_threshold);
-    if (kept == static_cast<int64_t>(proposal.tokens.size())) return;
+    int64_t kept = confident_prefix(proposal.confidence, text.options.confidence_threshold);
+    if (pace) kept = std::min(kept, pace->keep(proposal.confidence));
+    shorten(proposal, kept);
+  }
+
+  static void shorten(draft::Proposal& proposal, int64_t kept) {
+    if (kept >= static_cast<int64_t>(proposal.tokens.size())) return;
     proposal.tokens.resize(static_cast<size_t>(kept));
-    proposal.confidence.resize(static_cast<size_t>(kept));
+    if (!proposal.confidence.empty()) proposal.confidence.resize(static_cast<size_t>(kept));
     if (proposal.probabilities.defined()) proposal.probabilities = proposal.probabilities.slice(0, 0, kept);
   }
 
@@ -209,12 +255,14 @@ struct SpeculativeDecoder::State {
     PhaseTimes& times = text.made.times;
     const SamplingOptions& sampling = text.options.sampling;
     text.watch.lap(times.other);
-    draft::Proposal proposal = propose();
-    cut(proposal);
+    RoundRecord record;
+    Played played;
+    draft::Proposal proposal = propose(record, played);
+    cut(proposal, record.source);
     text.watch.lap(times.draft);
 
     const auto n = static_cast<int64_t>(proposal.tokens.size());
-    RoundRecord record;
+    const double before = pace ? pace->now() : 0.0;
     record.start = text.position;
     record.verified = {text.made.tokens.back()};
     record.verified.insert(record.verified.end(), proposal.tokens.begin(), proposal.tokens.end());
@@ -234,6 +282,7 @@ struct SpeculativeDecoder::State {
     }
     const Verification verdict = text.options.verifier(rows, proposal, draws, sampling.stop_ids);
     text.watch.lap(times.sample);
+    if (pace) played.target_s = pace->now() - before;
 
     record.proposed = verdict.judged;
     record.accepted = verdict.accepted;
@@ -244,6 +293,13 @@ struct SpeculativeDecoder::State {
     for (int64_t i = 0; i < verdict.accepted; ++i)
       text.commit(proposal.tokens[static_cast<size_t>(i)], Origin::drafted);
     if (!verdict.stopped) text.commit(verdict.next_token, verdict.accepted < n ? Origin::corrected : Origin::bonus);
+    if (pace) {
+      played.verified = n, played.accepted = verdict.accepted_raw;
+      played.confidence = proposal.confidence;
+      played.committed.assign(proposal.tokens.begin(), proposal.tokens.begin() + verdict.accepted);
+      if (!verdict.stopped) played.committed.push_back(verdict.next_token);
+      pace->played(played);
+    }
     text.made.rounds.push_back(std::move(record));
 
     if (!text.done) {
@@ -253,6 +309,7 @@ struct SpeculativeDecoder::State {
       const std::vector<int64_t> committed(verified.begin(), verified.begin() + static_cast<std::ptrdiff_t>(seen));
       text.watch.lap(times.other);
       proposer.advance(committed, taps.empty() ? at::Tensor() : output.tapped.slice(0, 0, seen));
+      if (own_lookup) own_lookup->advance(committed, {});
       text.watch.lap(times.draft);
       text.position += seen;
     }
@@ -262,6 +319,11 @@ struct SpeculativeDecoder::State {
   Text text;
   draft::Proposer& proposer;
   target::Taps taps;
+  // Only with a pace, which tells prompt lookup from a draft: the one is free, the other is not.
+  Pace* pace;
+  PromptLookup* lookup;  // the proposer itself, or own_lookup, or null
+  bool drafts;           // the proposer is a draft
+  std::optional<PromptLookup> own_lookup;
 };
 
 SpeculativeDecoder::SpeculativeDecoder(const target::Target& target, draft::Proposer& proposer,

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "pacer/decode/pace.h"
 #include "pacer/decode/phase_times.h"
 #include "pacer/decode/sampling.h"
 #include "pacer/decode/statistics.h"
@@ -31,6 +32,9 @@ struct DecodeOptions {
   SamplingOptions sampling;
   uint64_t sample = 0;                // which draws this text gets; independent of the order in which texts are made
   double confidence_threshold = 0.0;  // cut proposals before the first slot below it; 0: off
+  // Decides round by round whether to draft and how far; null: the whole proposal, every round. Speculative decoding
+  // only.
+  Pace* pace = nullptr;
   UniformSource* uniforms = nullptr;  // null: CounterUniforms(sampling.seed, sample)
   Verifier verifier = verify;
   std::function<void(int64_t token, Origin origin)> on_token;  // called as tokens become certain
@@ -52,7 +56,8 @@ struct Decoded {
 Decoded decode_plain(const target::Target& target, const std::vector<int64_t>& prompt, const DecodeOptions& options);
 
 // Speculative decoding. In f32 the greedy text equals decode_plain's; sampled text has the target's distribution.
-// A round proposes at most what max_new_tokens leaves room for, so nothing is computed to be thrown away.
+// A round proposes at most what max_new_tokens leaves room for, so nothing is computed to be thrown away. With a pace,
+// prompt lookup may propose beside `proposer`.
 Decoded decode_speculative(const target::Target& target, draft::Proposer& proposer, const std::vector<int64_t>& prompt,
                            const DecodeOptions& options);
 

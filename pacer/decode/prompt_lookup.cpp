@@ -22,6 +22,7 @@ draft::Proposal PromptLookup::propose(int64_t anchor, int64_t limit, bool, const
   std::vector<int64_t> text = history_;
   text.push_back(anchor);
   const auto length = static_cast<int64_t>(text.size());
+  match_ = 0;
   for (int64_t n = std::min(longest_, length - 1); n >= shortest_; --n) {
     const auto tail = text.end() - n;
     // The match must end before the anchor, else there is nothing behind it to propose.
@@ -30,6 +31,7 @@ draft::Proposal PromptLookup::propose(int64_t anchor, int64_t limit, bool, const
       const int64_t from = begin + n;
       const int64_t count = std::min({limit, max_tokens_, length - from});
       proposal.tokens.assign(text.begin() + from, text.begin() + from + count);
+      match_ = n;
       return proposal;
     }
   }

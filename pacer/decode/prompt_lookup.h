@@ -23,8 +23,11 @@ class PromptLookup : public draft::Proposer {
   draft::Proposal propose(int64_t anchor, int64_t limit, bool greedy, const draft::DrawToken& draw) override;
   void advance(const std::vector<int64_t>& tokens, const at::Tensor& tapped) override;
 
+  int64_t longest() const { return longest_; }
+  int64_t match() const { return match_; }  // tokens that the last proposal's match had in common; 0: nothing found
+
  private:
-  int64_t max_tokens_, longest_, shortest_;
+  int64_t max_tokens_, longest_, shortest_, match_ = 0;
   std::vector<int64_t> history_;  // everything before the anchor
 };
 

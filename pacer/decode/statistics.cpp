@@ -40,6 +40,9 @@ void AcceptanceCounts::add(const RoundRecord& round) {
   proposed += round.proposed;
   accepted += round.accepted;
   accepted_raw += round.accepted_raw;
+  idle += round.source == Source::none;
+  looked_up += round.source == Source::lookup;
+  trials += round.trial;
   const auto width = static_cast<size_t>(round.proposed);
   widen(proposed_at, width), widen(accepted_at, width), widen(reached_at, width);
   for (int64_t k = 0; k < round.proposed; ++k) {
@@ -57,6 +60,9 @@ void AcceptanceCounts::add(const AcceptanceCounts& other) {
   proposed += other.proposed;
   accepted += other.accepted;
   accepted_raw += other.accepted_raw;
+  idle += other.idle;
+  looked_up += other.looked_up;
+  trials += other.trials;
   add_to(proposed_at, other.proposed_at);
   add_to(accepted_at, other.accepted_at);
   add_to(reached_at, other.reached_at);
@@ -75,6 +81,9 @@ Json AcceptanceCounts::to_json() const {
           {"proposed", proposed},
           {"accepted", accepted},
           {"accepted_raw", accepted_raw},
+          {"idle_rounds", idle},
+          {"lookup_rounds", looked_up},
+          {"trial_rounds", trials},
           {"proposed_at", proposed_at},
           {"accepted_at", accepted_at},
           {"acceptance_length", json_of(acceptance_length())},

@@ -9,6 +9,9 @@
 
 namespace pacer::decode {
 
+// Who proposed the drafts of a round.
+enum class Source { none, draft, lookup };
+
 // One verification of the target.
 struct RoundRecord {
   int64_t start = 0;              // position of the anchor; its key and value were not yet in the cache
@@ -18,6 +21,8 @@ struct RoundRecord {
   int64_t accepted_raw = 0;       // drafts that passed, also those behind an accepted stop token
   int64_t next_token = -1;        // correction or bonus; -1 after an accepted stop token
   bool stopped = false;
+  Source source = Source::draft;
+  bool trial = false;             // a pacing rule only wanted to see whether drafting pays
   std::vector<float> confidence;  // logits of the verified drafts, empty without a confidence head
   int64_t kept() const { return accepted + (stopped ? 0 : 1); }  // tokens this round added to the text
 };
@@ -33,6 +38,8 @@ struct AcceptanceCounts {
   std::vector<int64_t> proposed_at;        // [K] rounds with more than k drafts
   std::vector<int64_t> accepted_at;        // [K] rounds with more than k accepted
   std::vector<int64_t> reached_at;         // [K] of proposed_at[k], rounds whose first k drafts were all accepted
+  int64_t idle = 0, trials = 0;            // rounds in which nobody was asked; in which the draft was only tried
+  int64_t looked_up = 0;                   // rounds in which a pacing rule took prompt lookup instead of the draft
 
   void add(const RoundRecord& round);
   void add(const AcceptanceCounts& other);

@@ -45,15 +45,19 @@ class BlockProposer final : public Proposer {
 
   void start(const std::vector<int64_t>& ids, const at::Tensor& tapped) override {
     backbone_->clear();
-    append(ids, tapped);
+    waiting_.clear();
+    waiting_rows_ = 0;
+    remember(ids, tapped);
   }
 
-  void advance(const std::vector<int64_t>& tokens, const at::Tensor& tapped) override { append(tokens, tapped); }
+  void advance(const std::vector<int64_t>& tokens, const at::Tensor& tapped) override { remember(tokens, tapped); }
+  int64_t behind() const override { return waiting_rows_; }
+  void catch_up() override;
 
   Proposal propose(int64_t anchor, int64_t limit, bool greedy, const DrawToken& draw) override;
 
  private:
-  void append(const std::vector<int64_t>& tokens, const at::Tensor& tapped);
+  void remember(const std::vector<int64_t>& tokens, const at::Tensor& tapped);
   at::Tensor block_pass(int64_t anchor) const;  // [K, H] after the final norm
   double confidence(const at::Tensor& hidden, const at::Tensor& markov) const;
 
@@ -65,10 +69,11 @@ class BlockProposer final : public Proposer {
   MarkovWeights markov_;
   at::Tensor w1_, confidence_weight_;
   double confidence_bias_ = 0;
+  std::vector<at::Tensor> waiting_;  // features of committed tokens whose keys and values are not computed yet
+  int64_t waiting_rows_ = 0;
 };
 
-void BlockProposer::append(const std::vector<int64_t>& tokens, const at::Tensor& tapped) {
-  const at::NoGradGuard no_grad;
+void BlockProposer::remember(const std::vector<int64_t>& tokens, const at::Tensor& tapped) {
   const auto rows = static_cast<int64_t>(tokens.size());
   if (!tapped.defined() || tapped.dim() != 3 || tapped.size(0) != rows ||
       tapped.size(1) != static_cast<int64_t>(config_.target_layer_ids.size()) ||
@@ -76,7 +81,17 @@ void BlockProposer::append(const std::vector<int64_t>& tokens, const at::Tensor&
     throw Error(ErrorKind::bug, name() + ": " + std::to_string(rows) + " tokens come with features " +
                                     (tapped.defined() ? c10::str(tapped.sizes()) : std::string("undefined")));
   }
-  backbone_->append(tapped);
+  waiting_.push_back(tapped);
+  waiting_rows_ += rows;
+}
+
+void BlockProposer::catch_up() {
+  if (waiting_.empty()) return;
+  const at::NoGradGuard no_grad;
+  // Rows have the same bits together as one by one, so it does not matter when this happens.
+  backbone_->append(waiting_.size() == 1 ? waiting_.front() : at::cat(waiting_));
+  waiting_.clear();
+  waiting_rows_ = 0;
 }
 
 at::Tensor BlockProposer::block_pass(int64_t anchor) const {
@@ -95,6 +110,7 @@ Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, cons
   Proposal proposal;
   const int64_t count = std::min(limit, max_tokens());
   if (count <= 0) return proposal;
+  catch_up();
   const int64_t first = config_.sample_from_anchor ? 0 : 1;
   const at::Tensor hidden = block_pass(anchor).slice(0, first, first + count).contiguous();
   const at::Tensor logits = config_.reduced() ? backbone_->logits(hidden) : target_->logits(hidden);

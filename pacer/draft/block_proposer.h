@@ -18,9 +18,10 @@ struct ProposerOptions {
   double* confidence_cpu_s = nullptr;
 };
 
-// Keeps keys and values of the projected context per layer; advance() appends to them and never recomputes.
-// The weights are held in the target's dtype; embedding and head are the target's own. Not thread-safe.
-// Throws Error{usage} for a threshold without a confidence head.
+// Keeps keys and values of the projected context per layer and never recomputes them. start() and advance() only
+// remember the features; keys and values are computed, all at once, when a proposal is asked for. The weights are held
+// in the target's dtype; embedding and head are the target's own. Not thread-safe. Throws Error{usage} for a threshold
+// without a confidence head.
 std::unique_ptr<Proposer> make_block_proposer(const DraftFolder& draft, std::shared_ptr<const target::Target> target,
                                               const ProposerOptions& options = {});
 

@@ -34,8 +34,13 @@ class Proposer {
   virtual void start(const std::vector<int64_t>& ids, const at::Tensor& tapped) = 0;
   // anchor: the newest committed token, not yet seen by the target. At most `limit` tokens.
   virtual Proposal propose(int64_t anchor, int64_t limit, bool greedy, const DrawToken& draw) = 0;
-  // tokens: the anchor and the accepted drafts (A + 1 of them), tapped [A + 1, m, H] of their positions.
+  // tokens: the anchor and the accepted drafts (A + 1 of them), tapped [A + 1, m, H] of their positions. Like start(),
+  // it may put its work off until the next proposal: a draft that is not asked should cost nothing.
   virtual void advance(const std::vector<int64_t>& tokens, const at::Tensor& tapped) = 0;
+  // Tokens whose work was put off, and doing it now: propose() would do it first anyway, but a caller that measures
+  // wants to know one cost from the other.
+  virtual int64_t behind() const { return 0; }
+  virtual void catch_up() {}
 };
 
 }  // namespace pacer::draft

@@ -42,7 +42,12 @@ void add_calibration(const Decoded& decoded, decode::Calibration& calibration) {
 class Measurement {
  public:
   Measurement(const target::Target& target, draft::Proposer* draft, const Words& words, const MeasureOptions& options)
-      : target_(target), draft_(draft), lookup_(options.lookup_tokens), words_(words), options_(options) {
+      : target_(target),
+        draft_(draft),
+        lookup_(options.lookup_tokens),
+        pace_(options.pace_options),
+        words_(words),
+        options_(options) {
     settings_.sampling = options.sampling;
     if (settings_.sampling.stop_ids.empty()) settings_.sampling.stop_ids = target.config().eos_ids;
     settings_.sampling.check();
@@ -57,7 +62,7 @@ class Measurement {
       settings.sampling.max_new_tokens = std::min<int64_t>(settings.sampling.max_new_tokens, 8);
       const std::vector<int64_t> prompt = encode(task, task.prompts.front(), 0, {});
       decode::decode_plain(target_, prompt, settings);
-      if (draft_) decode_with(*draft_, prompt, settings);
+      if (draft_) decode_with(*draft_, prompt, settings, nullptr);
       return;
     }
   }
@@ -75,18 +80,23 @@ class Measurement {
       result.id = prompt.id;
       result.turn = static_cast<int64_t>(turn);
       result.prompt_tokens = static_cast<int64_t>(ids.size());
-      std::optional<Decoded> plain, fast, looked_up;
+      std::optional<Decoded> plain, fast, looked_up, paced;
       const size_t first = turns_measured_++;
-      for (size_t i = 0; i < 3; ++i) {
-        switch ((first + i) % 3) {
+      for (size_t i = 0; i < 4; ++i) {
+        switch ((first + i) % 4) {
           case 0:
             plain = decode::decode_plain(target_, ids, settings);
             break;
           case 1:
-            if (draft_) fast = decode_with(*draft_, ids, settings);
+            if (draft_ && options_.pace != PaceUse::only) fast = decode_with(*draft_, ids, settings, nullptr);
+            break;
+          case 2:
+            if (options_.lookup) looked_up = decode::decode_speculative(target_, lookup_, ids, settings);
             break;
           default:
-            if (options_.lookup) looked_up = decode::decode_speculative(target_, lookup_, ids, settings);
+            if (options_.pace == PaceUse::off) break;
+            draft::Proposer& proposer = draft_ ? *draft_ : lookup_;
+            paced = decode_with(proposer, ids, settings, &pace_);
         }
       }
       result.plain = figures_of(*plain);
@@ -95,6 +105,7 @@ class Measurement {
         result.speculative = compare(ids, *plain, *fast, settings);
         if (options_.confidence_threshold <= 0.0) add_calibration(*fast, result.calibration);
       }
+      if (paced) result.paced = compare(ids, *plain, *paced, settings);
       if (looked_up) result.lookup = compare(ids, *plain, *looked_up, settings);
       answers.push_back(result.text);
       results.push_back(std::move(result));
@@ -117,8 +128,10 @@ class Measurement {
     return ids;
   }
 
-  Decoded decode_with(draft::Proposer& proposer, const std::vector<int64_t>& ids, DecodeOptions settings) const {
+  Decoded decode_with(draft::Proposer& proposer, const std::vector<int64_t>& ids, DecodeOptions settings,
+                      decode::Pace* pace) const {
     settings.confidence_threshold = options_.confidence_threshold;
+    settings.pace = pace;
     return decode::decode_speculative(target_, proposer, ids, settings);
   }
 
@@ -160,6 +173,7 @@ class Measurement {
   const target::Target& target_;
   draft::Proposer* draft_;
   decode::PromptLookup lookup_;
+  decode::Pace pace_;
   const Words& words_;
   const MeasureOptions& options_;
   DecodeOptions settings_;
@@ -185,7 +199,8 @@ std::vector<TaskResult> measure(const target::Target& target, draft::Proposer* d
       const size_t before = result.turns.size();
       measurement.run(task, prompt, result.turns);
       for (size_t i = before; i < result.turns.size(); ++i) {
-        if (result.turns[i].speculative) counts.add(result.turns[i].speculative->figures.counts);
+        const TurnResult& turn = result.turns[i];
+        if (const auto& drafted = turn.speculative ? turn.speculative : turn.paced) counts.add(drafted->figures.counts);
       }
       if (!options.on_progress) continue;
       progress.task = task.name;

@@ -46,8 +46,9 @@ struct TurnResult {
   std::string text;  // of the plain run
   RunFigures plain;
   std::optional<Comparison> speculative;  // with a draft
-  std::optional<Comparison> lookup;       // prompt lookup, the baseline without training
-  decode::Calibration calibration;        // of the draft's confidence head, if it has one and nothing was cut
+  std::optional<Comparison> paced;   // the draft (or prompt lookup) under a pacing rule, as `pacer generate` decodes
+  std::optional<Comparison> lookup;  // prompt lookup, the baseline without training
+  decode::Calibration calibration;   // of the draft's confidence head, if it has one and nothing was cut
 };
 
 struct TaskResult {
@@ -61,22 +62,29 @@ struct Progress {
   double acceptance_length = 0.0;  // of the task so far, 0 before the first
 };
 
+// Whether the draft is also, or only, measured under a pacing rule.
+enum class PaceUse { off, on, only };
+
 struct MeasureOptions {
   decode::SamplingOptions sampling;  // stop_ids empty: the model's own
   double confidence_threshold = 0.0;
   int64_t max_turns = 0;  // turns per prompt, 0: all
   bool lookup = true;
   int64_t lookup_tokens = 5;  // per proposal
-  std::string system;         // for prompts without a system message of their own
+  PaceUse pace = PaceUse::off;
+  decode::PaceOptions pace_options;  // one session for all texts of a call
+  std::string system;                // for prompts without a system message of their own
   decode::Verifier verifier = decode::verify;
   std::function<void(const Progress&)> on_progress;
 };
 
-// Every turn is decoded plainly, with the draft (null: not at all) and by prompt lookup, each with caches of its own;
-// which one comes first changes from turn to turn, so that a machine that warms up or slows down favours none. The
-// plain text is the answer that a later turn sees. One short text per way is decoded before anything is measured.
+// Every turn is decoded plainly, with the draft (null: not at all), by prompt lookup and, if asked for, with a pacing
+// rule, each with caches of its own; which one comes first changes from turn to turn, so that a machine that warms up
+// or slows down favours none. The plain text is the answer that a later turn sees. One short text per way is decoded
+// before anything is measured.
 //
-// Counts and texts depend on the prompt, its task's name and the seed only, not on the order of tasks or prompts.
+// Counts and texts depend on the prompt, its task's name and the seed only, not on the order of tasks or prompts; the
+// counts under a pacing rule, and sampled texts under it, also depend on what the clock said.
 // Throws Error{data} naming prompt and task when a prompt leaves no room for an answer.
 std::vector<TaskResult> measure(const target::Target& target, draft::Proposer* draft, const std::vector<Task>& tasks,
                                 const Words& words, const MeasureOptions& options);

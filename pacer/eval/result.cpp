@@ -62,6 +62,7 @@ OrderedJson summary_json(const Summary& summary) {
   json["prompt_tokens"] = summary.prompt_tokens;
   json["plain"] = run_json(summary.plain.new_tokens, summary.plain.times);
   json["speculative"] = summary.speculative ? totals_json(*summary.speculative) : OrderedJson(nullptr);
+  json["paced"] = summary.paced ? totals_json(*summary.paced) : OrderedJson(nullptr);
   json["lookup"] = summary.lookup ? totals_json(*summary.lookup) : OrderedJson(nullptr);
   json["calibration"] = summary.calibration.empty() ? OrderedJson(nullptr) : OrderedJson(summary.calibration.to_json());
   return json;
@@ -96,6 +97,7 @@ OrderedJson turn_json(const TurnResult& turn) {
                    {"cpu_s", turn.plain.times.total().cpu},
                    {"wall_s", turn.plain.times.total().wall}};
   json["speculative"] = turn.speculative ? comparison_json(*turn.speculative) : OrderedJson(nullptr);
+  json["paced"] = turn.paced ? comparison_json(*turn.paced) : OrderedJson(nullptr);
   json["lookup"] = turn.lookup ? comparison_json(*turn.lookup) : OrderedJson(nullptr);
   json["text"] = turn.text;
   return json;
@@ -109,28 +111,56 @@ std::string yes_no(const std::optional<bool>& value) { return !value ? "-" : *va
 
 using Row = std::vector<std::string>;
 
-Row row_of(const std::string& name, const Summary& summary) {
-  const auto& fast = summary.speculative;
-  const auto& lookup = summary.lookup;
-  const auto per_second = [](const Totals& totals) -> std::optional<double> {
-    const double wall = totals.times.total().wall;
-    if (wall <= 0.0) return std::nullopt;
-    return static_cast<double>(totals.new_tokens) / wall;
-  };
-  std::string spread = "-";
-  if (fast) spread = format_fixed(fast->cpu->low, 2) + " to " + format_fixed(fast->cpu->high, 2);
-  return {name,
-          std::to_string(summary.turns),
-          fixed(fast ? fast->counts.acceptance_length() : std::nullopt),
-          fixed(fast ? std::optional(fast->cpu->value) : std::nullopt),
-          spread,
-          fixed(fast ? std::optional(fast->wall->value) : std::nullopt),
-          fixed(per_second(summary.plain), 1),
-          fixed(fast ? per_second(*fast) : std::nullopt, 1),
-          yes_no(fast ? fast->identical : std::nullopt),
-          fixed(lookup ? lookup->counts.acceptance_length() : std::nullopt),
-          fixed(lookup ? std::optional(lookup->cpu->value) : std::nullopt)};
+std::optional<double> per_second(const Totals& totals) {
+  const double wall = totals.times.total().wall;
+  if (wall <= 0.0) return std::nullopt;
+  return static_cast<double>(totals.new_tokens) / wall;
 }
+
+// Columns of a way of decoding that was not measured on any task are left out.
+struct Columns {
+  bool draft, paced, lookup;
+};
+
+Row head_of(const Columns& columns) {
+  Row row = {"task", "texts", "plain tok/s"};
+  if (columns.draft) {
+    row.insert(row.end(), {"acceptance", "speed-up", "5 to 95 %", "wall", "draft tok/s", "same text"});
+  }
+  if (columns.paced) row.insert(row.end(), {"paced acc.", "paced speed-up", "idle rounds", "same text"});
+  if (columns.lookup) row.insert(row.end(), {"lookup acc.", "lookup speed-up"});
+  return row;
+}
+
+Row row_of(const std::string& name, const Summary& summary, const Columns& columns) {
+  Row row = {name, std::to_string(summary.turns), fixed(per_second(summary.plain), 1)};
+  const auto length = [](const std::optional<Totals>& way) {
+    return fixed(way ? way->counts.acceptance_length() : std::nullopt);
+  };
+  const auto speed_up = [](const std::optional<Totals>& way) {
+    return fixed(way ? std::optional(way->cpu->value) : std::nullopt);
+  };
+  if (columns.draft) {
+    const auto& fast = summary.speculative;
+    std::string spread = "-";
+    if (fast) spread = format_fixed(fast->cpu->low, 2) + " to " + format_fixed(fast->cpu->high, 2);
+    row.insert(row.end(),
+               {length(fast), speed_up(fast), spread, fixed(fast ? std::optional(fast->wall->value) : std::nullopt),
+                fixed(fast ? per_second(*fast) : std::nullopt, 1), yes_no(fast ? fast->identical : std::nullopt)});
+  }
+  if (columns.paced) {
+    const auto& paced = summary.paced;
+    std::string idle = "-";
+    if (paced && paced->counts.rounds > 0) {
+      idle = format_percent(static_cast<double>(paced->counts.idle) / static_cast<double>(paced->counts.rounds));
+    }
+    row.insert(row.end(), {length(paced), speed_up(paced), idle, yes_no(paced ? paced->identical : std::nullopt)});
+  }
+  if (columns.lookup) row.insert(row.end(), {length(summary.lookup), speed_up(summary.lookup)});
+  return row;
+}
+
+const char* name_of(PaceUse use) { return use == PaceUse::off ? "off" : use == PaceUse::on ? "on" : "only"; }
 
 }  // namespace
 
@@ -152,7 +182,8 @@ OrderedJson result_json(const Setup& setup, const MeasureOptions& options, const
                       {"confidence_threshold", options.confidence_threshold},
                       {"max_turns", options.max_turns},
                       {"system", options.system},
-                      {"lookup_tokens", options.lookup ? options.lookup_tokens : 0}};
+                      {"lookup_tokens", options.lookup ? options.lookup_tokens : 0},
+                      {"pace", name_of(options.pace)}};
   OrderedJson by_task = OrderedJson::object();
   for (const TaskResult& task : tasks) {
     OrderedJson entry = summary_json(summarise({task}));
@@ -166,11 +197,7 @@ OrderedJson result_json(const Setup& setup, const MeasureOptions& options, const
   return json;
 }
 
-std::string result_table(const std::vector<TaskResult>& tasks) {
-  std::vector<Row> rows = {{"task", "texts", "acceptance", "speed-up", "5 to 95 %", "wall", "plain tok/s",
-                            "draft tok/s", "same text", "lookup acc.", "lookup speed-up"}};
-  for (const TaskResult& task : tasks) rows.push_back(row_of(task.name, summarise({task})));
-  if (tasks.size() > 1) rows.push_back(row_of("all", summarise(tasks)));
+std::string text_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const Row& row : rows) {
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
@@ -185,6 +212,15 @@ std::string result_table(const std::vector<TaskResult>& tasks) {
     table += line + "\n";
   }
   return table;
+}
+
+std::string result_table(const std::vector<TaskResult>& tasks) {
+  const Summary all = summarise(tasks);
+  const Columns columns{all.speculative.has_value(), all.paced.has_value(), all.lookup.has_value()};
+  std::vector<Row> rows = {head_of(columns)};
+  for (const TaskResult& task : tasks) rows.push_back(row_of(task.name, summarise({task}), columns));
+  if (tasks.size() > 1) rows.push_back(row_of("all", all, columns));
+  return text_table(rows);
 }
 
 }  // namespace pacer::eval

@@ -119,6 +119,8 @@ Summary summarise(const std::vector<TaskResult>& tasks) {
   summary.turns = static_cast<int64_t>(turns.size());
   summary.speculative =
       totals_of(turns, [](const TurnResult& turn) -> const std::optional<Comparison>& { return turn.speculative; });
+  summary.paced =
+      totals_of(turns, [](const TurnResult& turn) -> const std::optional<Comparison>& { return turn.paced; });
   summary.lookup =
       totals_of(turns, [](const TurnResult& turn) -> const std::optional<Comparison>& { return turn.lookup; });
   return summary;

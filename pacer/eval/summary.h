@@ -35,7 +35,7 @@ struct Totals {
 struct Summary {
   int64_t prompts = 0, turns = 0, prompt_tokens = 0;
   Totals plain;
-  std::optional<Totals> speculative, lookup;
+  std::optional<Totals> speculative, paced, lookup;
   decode::Calibration calibration;
 };
 
@@ -53,7 +53,11 @@ struct Setup {
 // The whole result (schema "pacer.evaluation/1"): setup, settings, one object per task with its turns, and the total.
 OrderedJson result_json(const Setup& setup, const MeasureOptions& options, const std::vector<TaskResult>& tasks);
 
-// The same as a table for a terminal: one line per task and one for the total.
+// The same as a table for a terminal: one line per task and one for the total; ways that were not measured are left
+// out.
 std::string result_table(const std::vector<TaskResult>& tasks);
+
+// Rows of cells, the first one the head, as aligned text: the first column to the left, the others to the right.
+std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace pacer::eval

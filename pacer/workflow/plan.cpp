@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNewTokens = 64;  // per evaluated prompt
 constexpr double kKinds = 4;       // word problems, chat, code, questions
-constexpr double kBf16Runs = 2.6;  // plain, prompt lookup and speculative, in units of the plain run
+constexpr double kBf16Runs = 3.5;  // plain, speculative, paced and by prompt lookup, in units of the plain run
 constexpr double kF32Runs = 4.0;   // plain and speculative at twice the bytes per weight
 constexpr int64_t kEvaluationPrompts = 20, kExactPrompts = 6;
 constexpr int64_t kMostPrompts = 1200;  // beyond this the templates repeat more than they teach
@@ -42,7 +42,7 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
   plan.evaluation_prompts = wishes.evaluation_prompts > 0 ? wishes.evaluation_prompts : kEvaluationPrompts;
   const auto exact = [&](int64_t prompts) { return wishes.full ? prompts : std::min(prompts, kExactPrompts); };
   if (wishes.evaluation_prompts == 0 && !wishes.full) {
-    while (plan.evaluation_prompts > 4 && evaluation_seconds(speed.plain_token_s, plan.evaluation_prompts,
+    while (plan.evaluation_prompts > 3 && evaluation_seconds(speed.plain_token_s, plan.evaluation_prompts,
                                                              exact(plan.evaluation_prompts)) > 0.4 * total) {
       --plan.evaluation_prompts;
     }

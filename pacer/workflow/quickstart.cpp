@@ -333,8 +333,9 @@ Json run_quickstart(const QuickstartOptions& options) {
 }
 
 std::string quickstart_table(const Json& summary) {
-  const std::vector<std::string> head = {"prompts",       "acceptance length", "speed-up CPU",  "speed-up wall",
-                                         "same text f32", "same text bf16",    "lookup length", "lookup CPU"};
+  const std::vector<std::string> head = {"prompts",       "acceptance length", "speed-up CPU",
+                                         "speed-up wall", "same text f32",     "same text bf16",
+                                         "paced CPU",     "lookup length",     "lookup CPU"};
   std::string text = padded("kind", 16, true);
   for (const std::string& name : head) text += "  " + name;
   text += "\n";
@@ -346,6 +347,7 @@ std::string quickstart_table(const Json& summary) {
                                             cell(domain.at("speedup_wall"), 2),
                                             cell(domain.at("identical_f32"), 0),
                                             cell(domain.at("identical_bf16"), 0),
+                                            cell(domain.at("paced").at("speedup_cpu"), 2),
                                             cell(domain.at("lookup").at("acceptance_length"), 2),
                                             cell(domain.at("lookup").at("speedup_cpu"), 2)};
     text += padded(kind + (trained ? " *" : ""), 16, true);
@@ -353,6 +355,7 @@ std::string quickstart_table(const Json& summary) {
     text += "\n";
   }
   text += "* the kind that the draft was trained on, with new names and numbers\n";
+  text += "paced: drafting only where it pays, as pacer generate does\n";
   return text;
 }
 

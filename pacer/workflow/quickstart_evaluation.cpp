@@ -30,6 +30,7 @@ std::vector<eval::TaskResult> measure(const QuickstartEvaluation& evaluation, at
   eval::MeasureOptions options;
   options.sampling.max_new_tokens = evaluation.new_tokens;
   options.lookup = lookup;
+  if (timed) options.pace = eval::PaceUse::on;
   options.on_progress = [&](const eval::Progress& now) {
     if (evaluation.stop_requested && evaluation.stop_requested()) throw Stopped{};
     progress.update(static_cast<uint64_t>(now.done), now.task);
@@ -67,6 +68,11 @@ Json evaluate_quickstart(const QuickstartEvaluation& evaluation, device::Runtime
                                 {"speedup_wall", summary.speculative->wall->value},
                                 {"identical_f32", *in_f32.speculative->identical},
                                 {"identical_bf16", *summary.speculative->identical},
+                                {"paced",
+                                 {{"acceptance_length", number(summary.paced->counts.acceptance_length())},
+                                  {"speedup_cpu", summary.paced->cpu->value},
+                                  {"speedup_wall", summary.paced->wall->value},
+                                  {"identical_bf16", *summary.paced->identical}}},
                                 {"lookup",
                                  {{"acceptance_length", number(summary.lookup->counts.acceptance_length())},
                                   {"speedup_cpu", summary.lookup->cpu->value}}}};

@@ -1,4 +1,4 @@
-// What the quickstart measures: four kinds of prompts, plain, with the draft and by prompt lookup.
+// What the quickstart measures: four kinds of prompts, plain, with the draft, paced, and by prompt lookup.
 #pragma once
 
 #include <cstdint>

@@ -13,6 +13,7 @@
 #include "pacer/decode/sampling.h"
 #include "pacer/decode/verify.h"
 #include "tests/decode/chi_square.h"
+#include "tests/decode/sampled_texts.h"
 #include "tests/decode/toy.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
@@ -20,11 +21,17 @@
 namespace pacer::decode {
 namespace {
 
-constexpr int64_t kDraws = 200'000;
-// Seeds are fixed, so a test either always passes or never; a correct rule fails one seed in a thousand at this level,
-// and the wrong rules below are far beyond the other bound.
-constexpr double kRejectBelow = 1e-3;
-constexpr double kSurelyWrong = 1e-12;
+using test::block_draft;
+using test::decode_texts;
+using test::kDraws;
+using test::kRejectBelow;
+using test::kSurelyWrong;
+using test::kVocab;
+using test::markov_draft;
+using test::Outcome;
+using test::reduced_draft;
+using test::sampled;
+using test::toy_target;
 
 // A wrong rule: after a rejection the token comes from p instead of from what p has more than q.
 Verification verify_with_p_as_residual(const TargetRows& target, const draft::Proposal& proposal,
@@ -140,84 +147,6 @@ TEST(Lossless, TheStatisticRejectsAResidualReplacedByP) {
 }
 
 // ---- whole texts, every draft method, through the decoding loop ----
-
-constexpr int64_t kVocab = 4;
-constexpr int64_t kTextLength = 50;
-
-struct Outcome {
-  double tail;
-  double acceptance_length;
-  int64_t drafted, corrected, bonus;
-};
-
-// Counts (two tokens before, token) over many texts and compares with the target's law.
-Outcome decode_texts(const test::ToyTarget& target, draft::Proposer& proposer, DecodeOptions options) {
-  options.sampling.max_new_tokens = kTextLength;
-  options.sampling.seed = 11;
-  std::vector<std::vector<int64_t>> counts(kVocab * kVocab, std::vector<int64_t>(kVocab, 0));
-  AcceptanceCounts acceptance;
-  Outcome run{};
-  for (int64_t text = 0; text < kDraws / kTextLength; ++text) {
-    options.sample = static_cast<uint64_t>(text);
-    const std::vector<int64_t> prompt = {text % kVocab, text / kVocab % kVocab};
-    const Decoded decoded = decode_speculative(target, proposer, prompt, options);
-    int64_t a = prompt[0], b = prompt[1];
-    for (size_t i = 0; i < decoded.tokens.size(); ++i) {
-      const int64_t c = decoded.tokens[i];
-      ++counts[static_cast<size_t>(a * kVocab + b)][static_cast<size_t>(c)];
-      a = b, b = c;
-      run.drafted += decoded.origins[i] == Origin::drafted;
-      run.corrected += decoded.origins[i] == Origin::corrected;
-      run.bonus += decoded.origins[i] == Origin::bonus;
-    }
-    acceptance.add(decoded.counts());
-  }
-  test::ChiSquare statistic;
-  for (int64_t a = 0; a < kVocab; ++a) {
-    for (int64_t b = 0; b < kVocab; ++b) {
-      const at::Tensor logits = target.table()[a * kVocab + b];
-      const at::Tensor law = distribution(logits, options.sampling);
-      const std::vector<double> shares(law.const_data_ptr<float>(), law.const_data_ptr<float>() + kVocab);
-      statistic.add(counts[static_cast<size_t>(a * kVocab + b)], shares);
-    }
-  }
-  run.tail = statistic.tail();
-  run.acceptance_length = *acceptance.acceptance_length();
-  return run;
-}
-
-const test::ToyTarget& toy_target() {
-  static const test::ToyTarget target(kVocab, 5, 1.0);
-  return target;
-}
-
-DecodeOptions sampled(double temperature = 0.9) {
-  DecodeOptions options;
-  options.sampling.temperature = temperature;
-  return options;
-}
-
-// Block draft without a Markov head: a slot knows the anchor, not what was drawn before it.
-test::ToyProposer block_draft() {
-  const at::Tensor table = test::toy_table(3 * kVocab, kVocab, 21, 1.0);
-  return {"block", 3, [table](int64_t k, int64_t, int64_t anchor) { return table[k * kVocab + anchor]; }};
-}
-
-// Markov head: a slot also knows the token drawn before it; close to the target, as after training.
-test::ToyProposer markov_draft(test::ToyProposer::Confidence confidence = {}) {
-  const at::Tensor noise = test::toy_table(3 * kVocab, kVocab, 22, 0.7);
-  const at::Tensor mean = toy_target().table().view({kVocab, kVocab, kVocab}).mean(0);
-  return {"markov", 3,
-          [=](int64_t k, int64_t previous, int64_t) { return mean[previous] + noise[k * kVocab + previous]; },
-          std::move(confidence)};
-}
-
-// A reduced draft vocabulary: two tokens can never be proposed.
-test::ToyProposer reduced_draft() {
-  const at::Tensor table = test::toy_table(3 * kVocab, kVocab, 23, 1.0);
-  table.slice(1, 2).fill_(-std::numeric_limits<float>::infinity());
-  return {"reduced", 3, [table](int64_t k, int64_t previous, int64_t) { return table[k * kVocab + previous]; }};
-}
 
 TEST(Lossless, BlockDraft) {
   test::ToyProposer proposer = block_draft();

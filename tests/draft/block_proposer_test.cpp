@@ -140,6 +140,38 @@ TEST(BlockProposer, AContextGrownInPiecesEqualsOneMadeAtOnce) {
   EXPECT_TRUE(test::close(a.probabilities, b.probabilities, 1e-5, 1e-5));
 }
 
+TEST(BlockProposer, CatchesUpOnlyWhenItIsAskedAndToTheSameBits) {
+  const auto target = golden_target();
+  const auto trace = test::golden_json("dspark/vanilla_fitted/decode.json")[0];
+  const auto text = trace["output_ids"].get<std::vector<int64_t>>();
+  const auto lazy = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);
+  const auto eager = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);
+  const at::Tensor tapped = target->forward(target::TokenBatch::single(text), lazy->taps()).tapped;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto begin = static_cast<int64_t>(i);
+    const at::Tensor row = tapped.slice(0, begin, begin + 1);
+    for (Proposer* proposer : {lazy.get(), eager.get()}) {
+      if (i == 0) {
+        proposer->start({text[i]}, row);
+      } else {
+        proposer->advance({text[i]}, row);
+      }
+    }
+    eager->catch_up();
+    EXPECT_EQ(eager->behind(), 0);
+    EXPECT_EQ(lazy->behind(), begin + 1);
+  }
+  const DrawToken first = [](const at::Tensor& logits, at::Tensor* law) {
+    *law = logits.clone();
+    return int64_t{3};
+  };
+  const Proposal a = lazy->propose(9, 5, false, first), b = eager->propose(9, 5, false, first);
+  EXPECT_TRUE(test::same_bits(a.probabilities, b.probabilities));
+  EXPECT_EQ(lazy->behind(), 0);
+  lazy->start({1}, tapped.slice(0, 0, 1));
+  EXPECT_EQ(lazy->behind(), 1) << "a new text forgets what was put off";
+}
+
 TEST(BlockProposer, Bf16FollowsF32) {
   device::Runtime runtime = device::Runtime::open("cpu");
   const std::shared_ptr<const target::Target> narrow =

@@ -137,6 +137,27 @@ TEST(Measure, ASecondTurnSeesThePlainAnswer) {
   EXPECT_EQ(run(options)[0].turns.size(), 3u);
 }
 
+TEST(Measure, UnderAPaceTheTextIsTheSameAndTheRoundsSayWhoProposed) {
+  MeasureOptions options = options_of();
+  EXPECT_FALSE(run(options)[0].turns[0].paced) << "off unless asked";
+  for (const PaceUse use : {PaceUse::on, PaceUse::only}) {
+    options.pace = use;
+    for (const TaskResult& task : run(options)) {
+      for (const TurnResult& turn : task.turns) {
+        EXPECT_EQ(turn.speculative.has_value(), use == PaceUse::on);
+        ASSERT_TRUE(turn.paced);
+        EXPECT_EQ(turn.paced->identical, true);
+        EXPECT_EQ(turn.paced->figures.counts.kept, 29);
+      }
+    }
+  }
+  // Nothing is known before the first plain steps of a session, so these are idle; a session is one call.
+  const auto results = run(options);
+  EXPECT_GE(results[0].turns[0].paced->figures.counts.idle, 2);
+  const auto alone = measure(toy_target(), nullptr, toy_tasks(), test::toy_words(kVocab), options);
+  EXPECT_TRUE(alone[0].turns[0].paced) << "prompt lookup is paced, too";
+}
+
 TEST(Measure, CalibrationComparesTheHeadWithWhatWasAccepted) {
   test::ToyProposer draft = toy_draft([](int64_t, int64_t) { return 0.0f; });
   const auto results = measure(toy_target(), &draft, toy_tasks(), test::toy_words(kVocab), options_of());

@@ -105,6 +105,11 @@ TYPED_TEST(RowAttentionTest, ARowHasTheSameBitsAloneAndAmongOthers) {
           ASSERT_TRUE(test::same_bits(this->attend(one, grown, kFirst + row, reach, *set), all.slice(0, row, row + 1)))
               << set->name << " dim " << shape.dim << " reach " << reach << " row " << row;
         }
+        for (int64_t rows = 2; rows < kRows; ++rows) {
+          ASSERT_TRUE(
+              test::same_bits(this->attend(q.slice(0, 0, rows), together, kFirst, reach, *set), all.slice(0, 0, rows)))
+              << set->name << " dim " << shape.dim << " reach " << reach << " rows " << rows;
+        }
       }
     }
   }

@@ -36,6 +36,9 @@ TEST(Quickstart, TrainsADraftThatIsAcceptedAndChangesNoText) {
     EXPECT_EQ(domain.at("prompts").get<int64_t>(), 3) << kind;
     EXPECT_TRUE(domain.at("identical_f32").get<bool>()) << kind;
     EXPECT_EQ(domain.at("trained").get<bool>(), kind == "word_problems");
+    EXPECT_TRUE(domain.at("identical_bf16").get<bool>()) << kind;
+    EXPECT_TRUE(domain.at("paced").at("identical_bf16").get<bool>()) << kind;
+    EXPECT_GT(domain.at("paced").at("speedup_cpu").get<double>(), 0.0) << kind;
     EXPECT_LT(domain.at("lookup").at("acceptance_length").get<double>(), 1.8) << kind;
   }
   EXPECT_EQ(read_json(place / "summary.json"), summary);

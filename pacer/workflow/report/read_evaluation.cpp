@@ -51,6 +51,7 @@ KindResult kind_of(const std::string& name, const Json& object, const std::strin
   kind.speedup_wall = number(object, "speedup_wall", place);
   kind.identical_f32 = truth(object, "identical_f32", place);
   kind.identical_bf16 = truth(object, "identical_bf16", place);
+  kind.paced_speedup_cpu = number(object_or_null(object, "paced", place), "speedup_cpu", place + ": paced");
   if (const auto lookup = object.find("lookup"); lookup != object.end() && lookup->is_object()) {
     kind.lookup_acceptance_length = number(*lookup, "acceptance_length", place + ": lookup");
     kind.lookup_speedup_cpu = number(*lookup, "speedup_cpu", place + ": lookup");
@@ -75,6 +76,7 @@ void add_task(const Json& task, bool exact, const std::string& place, KindResult
     fill(kind.speedup_low, number(spread, "low", place));
     fill(kind.speedup_high, number(spread, "high", place));
   }
+  fill(kind.paced_speedup_cpu, number(object_or_null(task, "paced", place), "speedup_cpu", place));
   if (const Json& lookup = object_or_null(task, "lookup", place); !lookup.is_null()) {
     fill(kind.lookup_acceptance_length, number(lookup, "acceptance_length", place));
     fill(kind.lookup_speedup_cpu, number(lookup, "speedup_cpu", place));

@@ -71,12 +71,14 @@ std::string kinds_table(const std::vector<KindResult>& kinds) {
   const bool rates = any([](const KindResult& k) { return k.plain_tokens_per_s || k.speculative_tokens_per_s; });
   const bool spread = any([](const KindResult& k) { return k.speedup_low && k.speedup_high; });
   const bool half = any([](const KindResult& k) { return k.identical_bf16.has_value(); });
+  const bool paced = any([](const KindResult& k) { return k.paced_speedup_cpu.has_value(); });
   std::string head = "<th>Kind</th><th>Prompts</th><th>Acceptance<br>length</th><th>Speed-up<br>CPU</th>";
   if (spread) head += "<th>5 % to<br>95 %</th>";
   head += "<th>Speed-up<br>wall</th>";
   if (rates) head += "<th>Tokens/s<br>plain</th><th>Tokens/s<br>with draft</th>";
   head += "<th>Same text<br>f32</th>";
   if (half) head += "<th>Same text<br>bf16</th>";
+  if (paced) head += "<th>Speed-up<br>paced</th>";
   head += "<th>Lookup<br>length</th><th>Lookup<br>speed-up</th>";
   std::string rows = element("tr", "", head);
   for (const KindResult& kind : kinds) {
@@ -95,6 +97,7 @@ std::string kinds_table(const std::vector<KindResult>& kinds) {
     }
     row += element("td", "", verdict(kind.identical_f32));
     if (half) row += element("td", "", verdict(kind.identical_bf16));
+    if (paced) row += element("td", "", number(kind.paced_speedup_cpu, 2, "×"));
     row += element("td", "", number(kind.lookup_acceptance_length, 2));
     row += element("td", "", number(kind.lookup_speedup_cpu, 2, "×"));
     rows += element("tr", "", row);
@@ -120,8 +123,9 @@ std::string speed_section(const ReportData& data) {
               "prompts, prefill "
               "included on both sides. Acceptance length is the number of tokens after the first per "
               "pass of the target; "
-              "1 would be plain decoding. Prompt lookup copies from the prompt and needs no training. In bf16 a text "
-              "may differ where two tokens are equally likely; in f32 it must not."));
+              "1 would be plain decoding. Paced: drafts only where they pay, as <code>pacer generate</code> decodes. "
+              "Prompt lookup copies from the prompt and needs no training. The text must be the same in "
+              "f32 and in bf16."));
   return out;
 }
 

@@ -33,6 +33,7 @@ struct KindResult {
   std::optional<double> speedup_low{}, speedup_high{};  // speedup_cpu, 5 % and 95 % of resamplings
   std::optional<double> plain_tokens_per_s{}, speculative_tokens_per_s{};
   std::optional<bool> identical_f32{}, identical_bf16{};
+  std::optional<double> paced_speedup_cpu{};                               // with drafts only where they pay
   std::optional<double> lookup_acceptance_length{}, lookup_speedup_cpu{};  // the baseline without training
 };
 
