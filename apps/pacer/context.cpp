@@ -31,7 +31,8 @@ void Context::print_json(const OrderedJson& value) const {
 
 void Context::print(const std::string& text) const {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error(ErrorKind::resources, std::string("stdout cannot be written: ") + std::strerror(errno));
+    throw Error(ErrorKind::resources, std::string("stdout cannot be written: ") + std::strerror(errno),
+                "is there space, and does its reader still listen?");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "apps/pacer/commands.h"
+#include "apps/pacer/signals.h"
 #include "pacer/base/error.h"
 #include "pacer/base/numbers.h"
 #include "pacer/device/runtime.h"
@@ -31,9 +32,14 @@ void run(Arguments arguments, const Context& context) {
   const auto text = text::ModelText::load(arguments.target);
   const auto target =
       target::Target::load(arguments.target, arguments.dtype == "f32" ? at::kFloat : at::kBFloat16, runtime);
-  const train::StopSignal signal;
-  options.stop_requested = [] { return train::StopSignal::received() != 0; };
-  const workflow::GenerateReport report = workflow::generate_data(*target, *text, options);
+  workflow::GenerateReport report;
+  int signal = 0;
+  {
+    const train::StopSignal stop;
+    options.stop_requested = [] { return train::StopSignal::received() != 0; };
+    report = workflow::generate_data(*target, *text, options);
+    signal = train::StopSignal::received();
+  }
   if (context.json) {
     context.print_json(report.to_json());
   } else {
@@ -41,6 +47,7 @@ void run(Arguments arguments, const Context& context) {
                   std::to_string(report.new_tokens) + " tokens) written, " + std::to_string(report.resumed) +
                   " were there\n" + (report.finished ? "" : "stopped; the same command goes on from here\n"));
   }
+  if (!report.finished) end_as_asked(signal);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "pacer/eval/summary.h"
 #include "pacer/eval/task.h"
 #include "pacer/text/model_text.h"
+#include "pacer/train/draft_origin.h"
 #include "pacer/train/run_folder.h"
 
 namespace pacer::cli {
@@ -44,7 +45,11 @@ void run(Arguments arguments, const Context& context) {
       target::Target::load(arguments.target, arguments.dtype == "f32" ? at::kFloat : at::kBFloat16, runtime);
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> draft;
-  if (!arguments.draft.empty()) draft = draft::load_block_proposer(train::best_draft(arguments.draft), target);
+  if (!arguments.draft.empty()) {
+    const fs::path folder = train::best_draft(arguments.draft);
+    train::warn_of_another_target(folder, arguments.target);
+    draft = draft::load_block_proposer(folder, target);
+  }
 
   int64_t prompts = 0;
   for (const eval::Task& task : tasks) prompts += static_cast<int64_t>(task.prompts.size());

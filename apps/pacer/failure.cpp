@@ -1,6 +1,7 @@
 #include "apps/pacer/failure.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -74,6 +75,8 @@ Error to_error(std::exception_ptr failure) {
     return Error(ErrorKind::bug, message, kBugHint);
   } catch (const std::bad_alloc&) {
     return out_of_memory({});
+  } catch (const std::filesystem::filesystem_error& error) {
+    return Error(ErrorKind::resources, error.what(), "may this user read and write there, and is there space?");
   } catch (const std::exception& error) {
     return Error(ErrorKind::bug, error.what(), kBugHint);
   }

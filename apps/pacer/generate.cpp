@@ -16,6 +16,7 @@
 #include "pacer/device/runtime.h"
 #include "pacer/draft/block_proposer.h"
 #include "pacer/text/model_text.h"
+#include "pacer/train/draft_origin.h"
 #include "pacer/train/run_folder.h"
 
 namespace pacer::cli {
@@ -110,7 +111,11 @@ void run(Arguments arguments, const Context& context) {
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> proposer;
   if (arguments.lookup) proposer = std::make_unique<decode::PromptLookup>();
-  if (!arguments.draft.empty()) proposer = draft::load_block_proposer(train::best_draft(arguments.draft), target);
+  if (!arguments.draft.empty()) {
+    const fs::path folder = train::best_draft(arguments.draft);
+    train::warn_of_another_target(folder, arguments.target);
+    proposer = draft::load_block_proposer(folder, target);
+  }
 
   // Which drafts are verified depends on the clock, and with it which sample is drawn: a seed that someone asked for
   // must give the same text again.

@@ -12,6 +12,7 @@
 #include "apps/pacer/commands.h"
 #include "apps/pacer/context.h"
 #include "apps/pacer/failure.h"
+#include "apps/pacer/signals.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/version.h"
 
@@ -66,5 +67,6 @@ int run(int count, char** arguments) {
 
 int main(int argc, char** argv) {
   if (!asks_for_text(argc, argv)) restart_with_passive_waiting(argv);
+  pacer::cli::take_signals();
   return run(argc, argv);
 }

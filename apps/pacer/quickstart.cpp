@@ -2,7 +2,7 @@
 #include <string>
 
 #include "apps/pacer/commands.h"
-#include "pacer/base/error.h"
+#include "apps/pacer/signals.h"
 #include "pacer/train/stop_signal.h"
 #include "pacer/workflow/quickstart.h"
 
@@ -18,12 +18,22 @@ void run(Arguments arguments, const Context& context) {
   workflow::QuickstartOptions& options = arguments.options;
   if (!arguments.model.empty()) options.model = arguments.model;
   options.command = {"pacer", "quickstart"};
-  const train::StopSignal signal;
-  options.stop_requested = [] { return train::StopSignal::received() != 0; };
-  const Json summary = workflow::run_quickstart(options);
+  Json summary;
+  int signal = 0;
+  {
+    const train::StopSignal stop;
+    options.stop_requested = [] { return train::StopSignal::received() != 0; };
+    summary = workflow::run_quickstart(options);
+    signal = train::StopSignal::received();
+  }
   if (summary.is_null()) {
-    throw Error(ErrorKind::usage, "quickstart: stopped; what is finished is kept in " + options.folder.string(),
-                "the same command goes on from here");
+    const std::string folder = options.folder.string();
+    if (context.json) {
+      context.print_json({{"finished", false}, {"folder", folder}});
+    } else {
+      context.print("stopped; what is finished is kept in " + folder + ", and the same command goes on from here\n");
+    }
+    return end_as_asked(signal);
   }
   if (context.json) {
     context.print_json(OrderedJson(summary));

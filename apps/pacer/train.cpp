@@ -1,10 +1,10 @@
-#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/pacer/commands.h"
+#include "apps/pacer/signals.h"
 #include "pacer/base/error.h"
 #include "pacer/base/numbers.h"
 #include "pacer/train/recipe_reader.h"
@@ -70,10 +70,7 @@ void run(const Arguments& arguments, const Context& context) {
     if (!result.finished) context.print("continue with: pacer train --run \"" + options.run.string() + "\"\n");
   }
   // Saved and said; what is left of the signal is its exit status, which a shell reads from how the process ended.
-  if (!result.finished && signal != 0) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
+  if (!result.finished) end_as_asked(signal);
 }
 
 }  // namespace

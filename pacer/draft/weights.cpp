@@ -1,6 +1,7 @@
 #include "pacer/draft/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include <ATen/TensorOperators.h>
@@ -149,6 +150,10 @@ DraftFolder read_draft(const std::filesystem::path& folder, at::ScalarType dtype
                   "config.json and the weights are of different drafts");
     } else {
       draft.weights[name] = nn::load_tensor(source, stored, dtype);
+      if (!std::isfinite(draft.weights[name].sum(at::kDouble).item<double>())) {
+        throw Error(ErrorKind::format, source->place() + ": tensor " + stored + " holds values that are not finite",
+                    "the draft is damaged or diverged: fetch it again, or take an earlier checkpoint of the run");
+      }
     }
   }
   for (const auto& [name, shape] : shapes) {

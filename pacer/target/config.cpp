@@ -6,6 +6,8 @@
 namespace pacer::target {
 namespace {
 
+constexpr int64_t kMostLayers = 10'000;
+
 [[noreturn]] void refuse(const std::string& place, const std::string& what, const std::string& hint = {}) {
   throw Error(ErrorKind::format, place + ": " + what, hint);
 }
@@ -27,10 +29,13 @@ class Fields {
     if (!at(name).is_string()) wrong(name, "a string");
     return at(name).get<std::string>();
   }
-  int64_t integer(const char* name, int64_t least = 1) const {
+  // No model comes near the bounds; without them a short file could ask for any amount of memory.
+  int64_t integer(const char* name, int64_t least = 1, int64_t most = int64_t{1} << 31) const {
     const Json& value = at(name);
-    if (!value.is_number_integer() || value.get<int64_t>() < least || value.get<int64_t>() > (int64_t{1} << 40)) {
-      wrong(name, "an integer of at least " + std::to_string(least));
+    const bool good = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(most)
+                                                 : value.is_number_integer() && value.get<int64_t>() <= most;
+    if (!good || value.get<int64_t>() < least) {
+      wrong(name, "an integer from " + std::to_string(least) + " to " + std::to_string(most));
     }
     return value.get<int64_t>();
   }
@@ -51,7 +56,8 @@ class Fields {
     return at(name).get<bool>();
   }
   [[noreturn]] void wrong(const char* name, const std::string& allowed) const {
-    refuse(place_, "field " + path_ + name + " is " + object_.at(name).dump() + "; expected " + allowed);
+    refuse(place_, "field " + path_ + name + " is " + object_.at(name).dump() + "; expected " + allowed,
+           "the file is damaged, or the model is of a kind that is not supported");
   }
 
  private:
@@ -199,7 +205,7 @@ ModelConfig ModelConfig::from_json(const Json& json, const std::string& place) {
   if (top.text("hidden_act") != "silu") top.wrong("hidden_act", "\"silu\"");
   config.vocab_size = top.integer("vocab_size");
   config.hidden_size = top.integer("hidden_size");
-  config.layers = top.integer("num_hidden_layers");
+  config.layers = top.integer("num_hidden_layers", 1, kMostLayers);
   config.intermediate_size = top.integer("intermediate_size");
   config.heads = top.integer("num_attention_heads");
   // Llama files from before grouped queries have no such field and mean one key head per query head.

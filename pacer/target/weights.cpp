@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pacer/base/error.h"
+#include "pacer/base/logging.h"
 #include "pacer/nn/tensor_io.h"
 
 namespace pacer::target {
@@ -56,6 +57,14 @@ WeightMap load_weights(const ModelConfig& config, const std::shared_ptr<const fo
                 source->place() + ": tensor " + name + " has no place in a " + config.architecture + " model of " +
                     std::to_string(config.layers) + " layers",
                 "config.json and the weights are of different models, or the model has parts that are not supported");
+  }
+  if (config.tied_embeddings && source->has("lm_head.weight")) {
+    const auto head = source->tensor("lm_head.weight").bytes;
+    if (!std::ranges::equal(head, source->tensor("model.embed_tokens.weight").bytes)) {
+      log_warning(source->place() +
+                  ": lm_head.weight differs from the embedding and is not used, because "
+                  "tie_word_embeddings is true; if the head is the model's, set it to false in config.json");
+    }
   }
   WeightMap weights;
   for (const auto& [name, shape] : shapes) {

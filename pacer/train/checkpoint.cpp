@@ -12,14 +12,13 @@
 #include "pacer/base/logging.h"
 #include "pacer/formats/manifest.h"
 #include "pacer/nn/tensor_io.h"
+#include "pacer/train/checkpoint_schema.h"
 
 namespace pacer::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSchema = "pacer.train-checkpoint";
-constexpr int64_t kVersion = 1;
 constexpr std::string_view kPrefix = "step_";
 
 // A link that is moved in one step: made under another name, then renamed over the old one.
@@ -81,8 +80,8 @@ void CheckpointStore::save(const TrainState& state, const std::map<std::string, 
   save_optimizer(folder / "optimizer.safetensors", optimizer);
   write_file(folder / "state.json", state.to_json().dump(2) + "\n");
   formats::Manifest manifest;
-  manifest.schema = kSchema;
-  manifest.version = kVersion;
+  manifest.schema = kCheckpointSchema;
+  manifest.version = kCheckpointVersion;
   manifest.fingerprints = fingerprints;
   manifest.details = {{"step", state.step}};
   formats::write_manifest(folder, manifest);
@@ -127,7 +126,8 @@ std::optional<fs::path> CheckpointStore::newest() const {
   const auto all = steps();
   for (auto candidate = all.rbegin(); candidate != all.rend(); ++candidate) {
     try {
-      formats::read_manifest(candidate->second, kSchema, kVersion, formats::ManifestCheck::checksums);
+      formats::read_manifest(candidate->second, kCheckpointSchema, kCheckpointVersion,
+                             formats::ManifestCheck::checksums);
       return candidate->second;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;  // another version: the person must decide, not the program

@@ -1,7 +1,9 @@
 #include "pacer/train/feature_source.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <string>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -14,6 +16,33 @@
 #include "pacer/target/exact_rows.h"
 
 namespace pacer::train {
+namespace {
+
+// Found here, one cause is named; found in the loss, it looks like a draft that diverged.
+template <typename Group>
+void require_finite(const Group& group, const std::vector<data::TokenRow>& rows, int64_t first_row,
+                    const target::Taps& taps) {
+  const auto finite = [](const at::Tensor& part) { return std::isfinite(part.sum(at::kDouble).item<double>()); };
+  if (finite(group.last) && finite(group.tapped)) return;
+  for (size_t slot = 0; slot + 1 < group.starts.size(); ++slot) {
+    const int64_t begin = group.starts[slot], length = group.starts[slot + 1] - begin;
+    const auto fail = [&](const std::string& where) {
+      throw Error(
+          ErrorKind::format,
+          "row '" + rows[static_cast<size_t>(first_row) + slot].id + "': " + where + " of the target is not finite",
+          "weights of the target are damaged, or it overflows in this dtype: fetch it again, or set model.dtype to "
+          "f32");
+    };
+    for (size_t tap = 0; tap < taps.size(); ++tap) {
+      if (!finite(group.tapped.narrow(0, begin, length).select(1, static_cast<int64_t>(tap)))) {
+        fail("the hidden state behind layer " + std::to_string(taps[tap]));
+      }
+    }
+    if (!finite(group.last.narrow(0, begin, length))) fail("the last hidden state");
+  }
+}
+
+}  // namespace
 
 uint64_t feature_bytes(int64_t tokens, const target::ModelConfig& config, size_t taps, at::ScalarType dtype) {
   return static_cast<uint64_t>(tokens * config.hidden_size) * (taps + 1) * c10::elementSize(dtype);
@@ -98,6 +127,7 @@ std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
   target::TargetOutput output = states(first, group->starts);
   group->tapped = std::move(output.tapped);
   group->last = std::move(output.last);
+  require_finite(*group, *rows_, first, taps_);
   group->log_sum = teaching_log_sums(*group, first);
   group->bytes = group->tapped.nbytes() + group->last.nbytes();
 

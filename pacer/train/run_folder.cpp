@@ -1,13 +1,7 @@
 #include "pacer/train/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "pacer/base/error.h"
@@ -44,35 +38,11 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
                 "may this user write there, and is there a file of that name?");
   }
   refuse_foreign_folder(path_);
-  const fs::path name = path_ / "run.lock";
-  lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) {
-    throw Error(ErrorKind::resources, name.string() + ": cannot be opened: " + std::strerror(errno),
-                "may this user write there?");
-  }
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    std::string owner = read_file(name, 64);
-    while (!owner.empty() && owner.back() == '\n') owner.pop_back();
-    ::close(lock_);
-    if (reason != EWOULDBLOCK) {
-      throw Error(ErrorKind::resources, name.string() + ": cannot be locked: " + std::strerror(reason),
-                  "choose a folder on a file system with locks");
-    }
-    throw Error(
-        ErrorKind::usage,
-        path_.string() + ": another process trains in this folder" + (owner.empty() ? "" : " (process " + owner + ")"),
-        "wait for it or stop it with Ctrl-C; for a second run give another folder with --run");
-  }
-  const std::string owner = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(lock_, 0) != 0 || ::write(lock_, owner.data(), owner.size()) != static_cast<ssize_t>(owner.size())) {
-    const int reason = errno;
-    ::close(lock_);
-    throw Error(ErrorKind::resources, name.string() + ": cannot be written: " + std::strerror(reason));
-  }
+  lock_ = std::make_unique<const FileLock>(
+      path_ / "run.lock", path_.string() + ": another process trains in this folder",
+      "wait for it or stop it with Ctrl-C; for a second run give another folder with --run");
+  for (const char* name : kOwnNames) remove_leftovers(path_ / name);
 }
-
-RunFolder::~RunFolder() { ::close(lock_); }  // closing unlocks
 
 fs::path best_draft(const fs::path& path) {
   if (fs::exists(path / "config.json")) return path;

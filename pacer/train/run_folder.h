@@ -2,6 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+
+#include "pacer/base/lock.h"
 
 namespace pacer::train {
 
@@ -11,9 +14,6 @@ class RunFolder {
   // Throws Error{usage}: another process trains in it, or it holds other things than a run. Throws Error{resources}
   // when it cannot be created.
   explicit RunFolder(std::filesystem::path path);
-  ~RunFolder();
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path recipe() const { return path_ / "recipe.yaml"; }
@@ -25,7 +25,7 @@ class RunFolder {
 
  private:
   std::filesystem::path path_;
-  int lock_ = -1;
+  std::unique_ptr<const FileLock> lock_;
 };
 
 // The draft that a run has to offer: checkpoints/best, else checkpoints/latest; a folder that is a checkpoint itself is

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pacer/base/clocks.h"
+#include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/progress.h"
 #include "pacer/data/generated_rows.h"
@@ -19,6 +20,26 @@ uint64_t sample_of(const std::string& id) {
 
 std::string row_id(const data::Prompt& prompt, size_t turn) {
   return prompt.turns.size() == 1 ? prompt.id : prompt.id + "/" + std::to_string(turn + 1);
+}
+
+// The rows of a finished file: prompt after prompt, turn after turn.
+std::vector<std::string> row_order(const std::vector<data::Prompt>& prompts) {
+  std::vector<std::string> ids;
+  for (const data::Prompt& prompt : prompts) {
+    for (size_t turn = 0; turn < prompt.turns.size(); ++turn) ids.push_back(row_id(prompt, turn));
+  }
+  return ids;
+}
+
+// Tokenizers may have more tokens than the model has rows; that matters where such a token is used.
+void require_rows(const std::vector<int64_t>& ids, const std::string& prompt, const text::Tokenizer& tokenizer,
+                  int64_t rows) {
+  const auto outside = std::ranges::find_if(ids, [&](int64_t id) { return id >= rows; });
+  if (outside == ids.end()) return;
+  throw Error(ErrorKind::data,
+              "prompt " + prompt + ": token id " + std::to_string(*outside) + " ('" + tokenizer.id_to_token(*outside) +
+                  "') is outside of the vocabulary of " + std::to_string(rows) + " of the target",
+              "the tokenizer has tokens that the model does not know: leave them out of the prompt");
 }
 
 struct Question {
@@ -112,6 +133,7 @@ GenerateReport generate_data(const target::Target& target, const text::ModelText
       if (asked.system.empty()) asked.system = options.system;
       question.messages = asked.messages(turn, answers);
       std::vector<int64_t> ids = text.prompt_ids(question.messages, prompt.tools, options.variables);
+      require_rows(ids, question.id, *text.tokenizer(), target.config().vocab_size);
       if (static_cast<int64_t>(ids.size()) + 1 >= target.config().max_position) {
         log_warning("prompt " + question.id + ": " + std::to_string(ids.size()) +
                     " tokens leave no room for an answer");
@@ -153,7 +175,11 @@ GenerateReport generate_data(const target::Target& target, const text::ModelText
     report.statistics = statistics;
     report.finished = !statistics.stopped;
   }
-  rows.sync();
+  if (report.finished) {
+    rows.finish(row_order(read.prompts));
+  } else {
+    rows.sync();
+  }
   progress.finish();
   report.wall_s = watch.wall();
   report.cpu_s = watch.cpu();

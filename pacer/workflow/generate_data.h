@@ -46,7 +46,8 @@ struct GenerateReport {
 
 // Answers every user turn of every prompt in order, with the target's own earlier answers before it, and appends a row
 // per answer to `out` (see data/generated_rows.h); answers that are there already are not made again. The answer to
-// turn t of a prompt with several turns has the id "ID/t", t from 1.
+// turn t of a prompt with several turns has the id "ID/t", t from 1. A finished file is in the order of the prompts,
+// whatever was interrupted on the way.
 GenerateReport generate_data(const target::Target& target, const text::ModelText& text, const GenerateOptions& options);
 
 }  // namespace pacer::workflow

@@ -25,6 +25,9 @@ StageBook::StageBook(std::filesystem::path folder) : folder_(std::move(folder)) 
     throw Error(ErrorKind::resources, (folder_ / "stages").string() + ": cannot be created: " + code.message(),
                 "choose a folder that this user may write to");
   }
+  lock_ =
+      std::make_unique<const FileLock>(folder_ / "stages" / "lock", folder_.string() + ": another process works in it",
+                                       "wait for it or stop it, or choose another folder");
 }
 
 std::filesystem::path StageBook::file(const std::string& name) const { return folder_ / "stages" / (name + ".json"); }

@@ -3,15 +3,19 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "pacer/base/json.h"
+#include "pacer/base/lock.h"
 
 namespace pacer::workflow {
 
 class StageBook {
  public:
-  // folder/stages/NAME.json holds {"schema", "inputs", "result", "wall_s", "cpu_s"} of a finished stage.
+  // folder/stages/NAME.json holds {"schema", "inputs", "result", "wall_s", "cpu_s"} of a finished stage. The folder is
+  // locked while the object lives. Throws Error{usage} when another process works in it, Error{resources} when it
+  // cannot be written.
   explicit StageBook(std::filesystem::path folder);
 
   // Whether NAME is finished with exactly these inputs.
@@ -27,6 +31,7 @@ class StageBook {
  private:
   std::filesystem::path file(const std::string& name) const;
   std::filesystem::path folder_;
+  std::unique_ptr<const FileLock> lock_;
 };
 
 }  // namespace pacer::workflow

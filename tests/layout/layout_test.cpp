@@ -133,5 +133,21 @@ TEST(Layout, PagesThatAreNamedExist) {
   }
 }
 
+// docs/known_failures.md promises a test for every entry.
+TEST(Layout, TestsThatThePageOfKnownFailuresNamesExist) {
+  std::string all;
+  for (const fs::path& file : sources({"tests"})) all += text_of(file);
+  const std::string page = read_file(test::source_dir() / "docs" / "known_failures.md");
+  const std::regex name(R"(`([A-Za-z0-9]+)\.([A-Za-z0-9]+)`)");
+  size_t found = 0;
+  for (std::sregex_iterator match(page.begin(), page.end(), name), end; match != end; ++match, ++found) {
+    const std::string suite = (*match)[1], test = (*match)[2];
+    const size_t at = all.find("(" + suite + ", " + test);
+    const size_t behind = at + suite.size() + test.size() + 3;
+    EXPECT_TRUE(at != std::string::npos && (all[behind] == ')' || all[behind] == ',')) << match->str();
+  }
+  EXPECT_GT(found, 60u);
+}
+
 }  // namespace
 }  // namespace pacer::layout

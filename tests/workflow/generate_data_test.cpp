@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <map>
-#include <set>
 
 #include "pacer/base/files.h"
 #include "pacer/data/rows.h"
@@ -85,13 +84,6 @@ TEST(GenerateData, ContinuesAFileThatWasCutOffAndEndsWithTheSameRows) {
   write_prompts(folder.path());
   const Model& m = model(package);
   generate_data(*m.target, *m.text, options(folder.path(), "whole.jsonl"));
-  const auto sorted_lines = [&](const char* name) {
-    std::ifstream file(folder.path() / name);
-    std::multiset<std::string> lines;
-    for (std::string line; std::getline(file, line);) lines.insert(line);
-    return lines;
-  };
-
   GenerateOptions interrupted = options(folder.path(), "parts.jsonl");
   interrupted.stop_requested = [] { return true; };  // after the first answer
   const GenerateReport first = generate_data(*m.target, *m.text, interrupted);
@@ -105,7 +97,7 @@ TEST(GenerateData, ContinuesAFileThatWasCutOffAndEndsWithTheSameRows) {
   EXPECT_TRUE(second.finished);
   EXPECT_EQ(second.resumed, first.answered);
   EXPECT_EQ(first.answered + second.answered, 4);
-  EXPECT_EQ(sorted_lines("parts.jsonl"), sorted_lines("whole.jsonl"));
+  EXPECT_EQ(read_file(folder.path() / "parts.jsonl"), read_file(folder.path() / "whole.jsonl"));
 
   const GenerateReport third = generate_data(*m.target, *m.text, options(folder.path(), "parts.jsonl"));
   EXPECT_EQ(third.answered, 0);

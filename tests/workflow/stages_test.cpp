@@ -36,6 +36,18 @@ TEST(StageBook, AStageThatThrowsIsNotFinished) {
   EXPECT_FALSE(book.finished("train", {}));
 }
 
+TEST(StageBook, KeepsASecondOneOut) {
+  const test::TemporaryFolder folder;
+  const StageBook first(folder.path());
+  try {
+    const StageBook second(folder.path());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("another process works in it"), std::string::npos) << error.what();
+  }
+}
+
 TEST(StageBook, RefusesARecordOfAnotherKind) {
   const test::TemporaryFolder folder;
   StageBook book(folder.path());
