@@ -73,7 +73,7 @@ int64_t elements(const std::map<std::string, at::Tensor>& tensors) {
 }
 
 // What the step cannot do without: products of live rows, forward and both gradients (frozen factors have none),
-// teacher logits once per distinct row, attention over the prefixes that blocks see.
+// teacher logits and the bias of the previous token once per distinct position, attention over the prefixes that blocks see.
 struct Needs {
   double flops = 0, exponentials = 0;
   int64_t live_rows = 0, teacher_rows = 0, context_rows = 0;
@@ -109,7 +109,7 @@ Needs needs(const draft::DraftConfig& config, const draft::BlockPlan& plan) {
               + static_cast<double>(config.layers) * (2 * 3 * layer + 2 * 3 * attention)  //
               + 2 * 2 * live * hidden * vocabulary                                        // head: no gradient of it
               + 2 * static_cast<double>(out.teacher_rows) * hidden * static_cast<double>(sizes.vocab_size)  //
-              + 2 * 3 * live * rank * vocabulary;                                                           // Markov
+              + 2 * 3 * static_cast<double>(out.teacher_rows) * rank * vocabulary;  // Markov: slots behind one position share
   out.exponentials = (live + static_cast<double>(out.teacher_rows)) * vocabulary;
   return out;
 }

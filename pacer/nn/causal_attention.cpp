@@ -10,12 +10,20 @@
 
 #include "pacer/base/error.h"
 #include "pacer/nn/bfloat16.h"
+#include "pacer/nn/clones.h"
 #include "pacer/nn/row_kernels.h"
 
 namespace pacer::nn {
 namespace {
 
 constexpr int64_t kQueryBlock = 128;  // queries whose scores exist at once
+
+PACER_CLONES
+void widen_row(const float* from, int64_t count, float* to) { std::copy_n(from, count, to); }
+PACER_CLONES
+void widen_row(const uint16_t* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = widen(from[i]);
+}
 
 // The last `queries` of the positions before `end`; scores [kv_heads, queries * group, keys] of the keys from
 // first_key on. In place: softmax over what each query sees.
@@ -32,7 +40,7 @@ void softmax_rows(const at::Tensor& scores, int64_t group, int64_t first_query, 
       T* row = base + i * keys;
       const int64_t position = first_query + i % per_head / group, until = position + 1 - first_key;
       const int64_t from = std::max<int64_t>(0, position - reach + 1 - first_key);
-      for (int64_t j = 0; j < until; ++j) wide[static_cast<size_t>(j)] = widen(row[j]);
+      widen_row(row, until, wide.data());
       kernels.softmax(wide.data(), from, until, padded, scale, wide.data(), probability.data());
       std::copy_n(probability.data(), keys, row);
     }

@@ -1,16 +1,19 @@
 #include "pacer/nn/linear.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/matmul.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 
 namespace pacer::nn {
@@ -30,9 +33,15 @@ std::optional<c10::TypedOperatorHandle<Pointwise>> find_pointwise() {
   return handle->typed<Pointwise>();
 }
 
-at::Tensor f32_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+F32Products& chosen() {
+  static F32Products products;
+  return products;
+}
+
+// x w^T; both may be turned views.
+at::Tensor f32_product(F32Library library, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {}) {
   static const auto pointwise = find_pointwise();
-  if (!pointwise) return at::linear(x, weight, bias);
+  if (!pointwise || library == F32Library::torch) return at::linear(x, weight, bias);
   return pointwise->call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, "none", Scalars(),
                          std::nullopt);
 }
@@ -42,18 +51,39 @@ class F32Linear : public torch::autograd::Function<F32Linear> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
     context->save_for_backward({x, weight});
-    return f32_product(x, weight, at::Tensor());
+    return f32_product(chosen().forward, x, weight);
   }
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor dy = grad_outputs[0].reshape({-1, weight.size(0)});
     variable_list gradients(2);
-    if (context->needs_input_grad(0)) gradients[0] = f32_product(dy, weight.t(), at::Tensor()).view_as(x);
-    if (context->needs_input_grad(1)) gradients[1] = at::matmul(dy.t(), x.reshape({-1, weight.size(1)}));
+    if (context->needs_input_grad(0)) {
+      gradients[0] = f32_product(chosen().input_gradient, dy, weight.t()).view_as(x);
+    }
+    if (context->needs_input_grad(1)) {
+      gradients[1] = f32_product(chosen().weight_gradient, dy.t(), x.reshape({-1, weight.size(1)}).t());
+    }
     return gradients;
   }
 };
+
+// The faster library for x w^T, both calls in turn, the best of some.
+F32Library faster(const at::Tensor& x, const at::Tensor& weight) {
+  constexpr int kTimes = 7;
+  double best[2] = {1e9, 1e9};
+  for (int i = 0; i < kTimes; ++i) {
+    for (const F32Library library : {F32Library::torch, F32Library::onednn}) {
+      const double start = thread_cpu_seconds();
+      f32_product(library, x, weight);
+      double& least = best[static_cast<int>(library)];
+      least = std::min(least, thread_cpu_seconds() - start);
+    }
+  }
+  return best[static_cast<int>(F32Library::onednn)] > 1.5 * best[static_cast<int>(F32Library::torch)]
+             ? F32Library::torch
+             : F32Library::onednn;
+}
 
 }  // namespace
 
@@ -67,9 +97,29 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   }
   const bool f32 = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat && x.is_cpu();
   if (!f32 || x.numel() == 0) return at::linear(x, weight, bias);
-  if (!c10::GradMode::is_enabled()) return f32_product(x, weight, bias);
+  if (!c10::GradMode::is_enabled()) return f32_product(chosen().forward, x, weight, bias);
   const at::Tensor y = F32Linear::apply(x, weight);
   return bias.defined() ? y + bias : y;
+}
+
+F32Products f32_products() { return chosen(); }
+void use_f32_products(const F32Products& products) { chosen() = products; }
+
+F32Products measured_f32_products() {
+  const at::NoGradGuard no_grad;
+  const auto values = [](int64_t rows, int64_t columns) { return at::full({rows, columns}, 0.5, at::kFloat); };
+  constexpr int64_t kRows = 128, kIn = 576, kOut = 768;
+  const at::Tensor x = values(kRows, kIn), weight = values(kOut, kIn), dy = values(kRows, kOut);
+  return {faster(x, weight), faster(dy, weight.t()), faster(dy.t(), x.t())};
+}
+
+const char* name_of(F32Library library) { return library == F32Library::torch ? "torch" : "onednn"; }
+
+F32Library f32_library(const std::string& name) {
+  for (const F32Library library : {F32Library::torch, F32Library::onednn}) {
+    if (name == name_of(library)) return library;
+  }
+  throw Error(ErrorKind::format, "f32 products by '" + name + "', allowed: torch, onednn");
 }
 
 }  // namespace pacer::nn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
@@ -16,5 +17,22 @@ namespace pacer::nn {
 //
 // Differentiable in all three. The bits of a row may depend on the number of rows. Throws Error{format} on shapes.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+
+// Which library takes the f32 products of linear(): y = x W^T, dx = dy W and dW = dy^T x. Two can; which one is faster
+// depends on the processor (by a factor of two on some), and they round differently.
+enum class F32Library { torch, onednn };
+struct F32Products {
+  F32Library forward = F32Library::onednn, input_gradient = F32Library::onednn, weight_gradient = F32Library::onednn;
+  bool operator==(const F32Products&) const = default;
+};
+// In use; oneDNN for all at first. A LibTorch without oneDNN computes with torch whatever is chosen.
+F32Products f32_products();
+void use_f32_products(const F32Products& products);  // not while another thread computes
+
+// Times both on layers of a small draft, about 0.1 s of one thread. oneDNN keeps a product unless the other is faster
+// by half: near the border noise would decide, and with it the bits of a run.
+F32Products measured_f32_products();
+const char* name_of(F32Library library);          // "torch", "onednn"
+F32Library f32_library(const std::string& name);  // throws Error{format} for another name
 
 }  // namespace pacer::nn

@@ -6,7 +6,8 @@ function(pacer_nn_flags file)
 endfunction()
 
 pacer_nn_flags(rms_norm.cpp)
-pacer_nn_flags(rope.cpp)
+pacer_nn_flags(rope.cpp -ffp-contract=off)
+pacer_nn_flags(causal_attention.cpp -ffp-contract=off)
 pacer_nn_flags(row_kernels_plain.cpp -ffp-contract=off)
 # The lanes of lanes.h are wider than the registers of some sets; nothing of them crosses a call (-Wpsabi).
 pacer_nn_flags(block_attention_rows_plain.cpp -Wno-psabi)

@@ -8,6 +8,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/nn/bfloat16.h"
+#include "pacer/nn/clones.h"
 
 namespace pacer::nn {
 namespace {
@@ -25,38 +26,57 @@ struct Strides {
   int64_t row, head;
 };
 
-// sign -1 turns back, which is the gradient: a rotation's transpose is its inverse.
+struct Turn {
+  Strides in;
+  const float *cos, *sin;
+  float sign;  // -1 turns back, which is the gradient: a rotation's transpose is its inverse
+  int64_t heads, half;
+};
+
 template <typename T>
-void turn(const T* x, Strides in, const float* cos, const float* sin, float sign, T* y, int64_t rows, int64_t heads,
-          int64_t half) {
-  at::parallel_for(0, rows, 1 + 8192 / (heads * half + 1), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const float *c = cos + row * half, *s = sin + row * half;
-      for (int64_t head = 0; head < heads; ++head) {
-        const T* from = x + row * in.row + head * in.head;
-        T* to = y + (row * heads + head) * 2 * half;
-        for (int64_t i = 0; i < half; ++i) {
-          const float a = widen(from[i]), b = widen(from[i + half]);
-          const float cosine = stored<T>(c[i]), sine = sign * stored<T>(s[i]);
-          to[i] = narrow<T>(stored<T>(a * cosine) - stored<T>(b * sine));
-          to[i + half] = narrow<T>(stored<T>(b * cosine) + stored<T>(a * sine));
-        }
+[[gnu::always_inline]] inline void turn_rows(const Turn& turn, const T* x, T* y, int64_t begin, int64_t end) {
+  const int64_t heads = turn.heads, half = turn.half;
+  const float sign = turn.sign;
+  for (int64_t row = begin; row < end; ++row) {
+    const float *c = turn.cos + row * half, *s = turn.sin + row * half;
+    for (int64_t head = 0; head < heads; ++head) {
+      const T* from = x + row * turn.in.row + head * turn.in.head;
+      T* to = y + (row * heads + head) * 2 * half;
+      for (int64_t i = 0; i < half; ++i) {
+        const float a = widen(from[i]), b = widen(from[i + half]);
+        const float cosine = stored<T>(c[i]), sine = sign * stored<T>(s[i]);
+        to[i] = narrow<T>(stored<T>(a * cosine) - stored<T>(b * sine));
+        to[i + half] = narrow<T>(stored<T>(b * cosine) + stored<T>(a * sine));
       }
     }
-  });
+  }
+}
+PACER_CLONES
+void turn_some(const Turn& turn, const float* x, float* y, int64_t begin, int64_t end) {
+  turn_rows(turn, x, y, begin, end);
+}
+PACER_CLONES
+void turn_some(const Turn& turn, const uint16_t* x, uint16_t* y, int64_t begin, int64_t end) {
+  turn_rows(turn, x, y, begin, end);
+}
+
+template <typename T>
+void turn_all(const Turn& turn, const T* x, T* y, int64_t rows) {
+  at::parallel_for(0, rows, 1 + 8192 / (turn.heads * turn.half + 1),
+                   [&](int64_t begin, int64_t end) { turn_some(turn, x, y, begin, end); });
 }
 
 at::Tensor turned(const at::Tensor& x_any, const at::Tensor& cos, const at::Tensor& sin, float sign) {
   const at::Tensor x = x_any.stride(2) == 1 ? x_any : x_any.contiguous();
   const int64_t rows = x.size(0), heads = x.size(1), half = x.size(2) / 2;
   at::Tensor y = at::empty({rows, heads, 2 * half}, x.options());
-  const Strides strides{x.stride(0), x.stride(1)};
-  const float *c = cos.const_data_ptr<float>(), *s = sin.const_data_ptr<float>();
+  const Turn turn{
+      {x.stride(0), x.stride(1)}, cos.const_data_ptr<float>(), sin.const_data_ptr<float>(), sign, heads, half};
   if (x.scalar_type() == at::kFloat) {
-    turn(x.const_data_ptr<float>(), strides, c, s, sign, y.mutable_data_ptr<float>(), rows, heads, half);
+    turn_all(turn, x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), rows);
   } else {
-    turn(static_cast<const uint16_t*>(x.const_data_ptr()), strides, c, s, sign,
-         static_cast<uint16_t*>(y.mutable_data_ptr()), rows, heads, half);
+    turn_all(turn, static_cast<const uint16_t*>(x.const_data_ptr()), static_cast<uint16_t*>(y.mutable_data_ptr()),
+             rows);
   }
   return y;
 }

@@ -9,6 +9,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
+#include "pacer/nn/linear.h"
 #include "pacer/nn/row_kernels.h"
 #include "pacer/train/schema.h"
 
@@ -182,6 +183,26 @@ void check_continuation(const RunPlan& plan, const RunPlan& now, const std::file
     log_warning("the run began with kernels " + plan.kernels.dump() + " and continues with " + now.kernels.dump() +
                 ": its results are as good, but not the same bits");
   }
+}
+
+void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now) {
+  static constexpr const char* kKey = "f32_products";
+  nn::F32Products products;
+  if (!earlier) {
+    products = nn::measured_f32_products();
+  } else if (const auto table = earlier->kernels.find(kKey); table != earlier->kernels.end()) {
+    const auto library = [&](const char* product) {
+      std::string name;
+      take(*table, "plan.json: kernels.f32_products", product, name);
+      return nn::f32_library(name);
+    };
+    products = {library("forward"), library("input_gradient"), library("weight_gradient")};
+  }
+  nn::use_f32_products(products);
+  if (earlier && !earlier->kernels.contains(kKey)) return;  // begun before there was a choice
+  now.kernels[kKey] = {{"forward", nn::name_of(products.forward)},
+                       {"input_gradient", nn::name_of(products.input_gradient)},
+                       {"weight_gradient", nn::name_of(products.weight_gradient)}};
 }
 
 Json kernel_choices() {

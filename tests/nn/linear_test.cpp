@@ -33,6 +33,27 @@ TEST(Linear, ValueAndGradientsMatchTheFormula) {
   }
 }
 
+TEST(Linear, EveryLibraryGivesTheSameProducts) {
+  const at::Tensor x = at::randn({37, 64}), w = at::randn({48, 64}), direction = at::randn({37, 48});
+  std::vector<at::Tensor> seen[2];
+  for (const char* name : {"torch", "onednn"}) {
+    const F32Library library = f32_library(name);
+    use_f32_products({library, library, library});
+    EXPECT_EQ(f32_products(), (F32Products{library, library, library}));
+    const at::Tensor a = x.clone().requires_grad_(true), b = w.clone().requires_grad_(true);
+    const at::Tensor y = linear(a, b);
+    (y * direction).sum().backward();
+    seen[library == F32Library::torch ? 0 : 1] = {y.detach(), a.grad(), b.grad()};
+  }
+  use_f32_products({});
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(test::close_l2(seen[1][i], seen[0][i], 1e-6)) << i;
+  EXPECT_THROW(f32_library("mkl2"), Error);
+  const F32Products measured = measured_f32_products();
+  for (const F32Library library : {measured.forward, measured.input_gradient, measured.weight_gradient}) {
+    EXPECT_EQ(f32_library(name_of(library)), library);
+  }
+}
+
 TEST(Linear, AFrozenWeightGetsNoGradient) {
   at::Tensor x = at::randn({4, 8}).requires_grad_(true);
   const at::Tensor w = at::randn({6, 8});
