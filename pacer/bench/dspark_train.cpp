@@ -73,7 +73,8 @@ int64_t elements(const std::map<std::string, at::Tensor>& tensors) {
 }
 
 // What the step cannot do without: products of live rows, forward and both gradients (frozen factors have none),
-// teacher logits and the bias of the previous token once per distinct position, attention over the prefixes that blocks see.
+// teacher logits and the bias of the previous token once per distinct position, attention over the prefixes that blocks
+// see.
 struct Needs {
   double flops = 0, exponentials = 0;
   int64_t live_rows = 0, teacher_rows = 0, context_rows = 0;
@@ -105,11 +106,12 @@ Needs needs(const draft::DraftConfig& config, const draft::BlockPlan& plan) {
              taps = static_cast<double>(config.target_layer_ids.size());
   const double layer = block_rows * hidden * (2 * queries + keys + 3 * inner) + context * hidden * keys;
   const double attention = seen * queries * 2;
-  out.flops = 2 * 2 * context * taps * hidden * hidden                                    // fc: no gradient of the taps
-              + static_cast<double>(config.layers) * (2 * 3 * layer + 2 * 3 * attention)  //
-              + 2 * 2 * live * hidden * vocabulary                                        // head: no gradient of it
-              + 2 * static_cast<double>(out.teacher_rows) * hidden * static_cast<double>(sizes.vocab_size)  //
-              + 2 * 3 * static_cast<double>(out.teacher_rows) * rank * vocabulary;  // Markov: slots behind one position share
+  out.flops =
+      2 * 2 * context * taps * hidden * hidden                                    // fc: no gradient of the taps
+      + static_cast<double>(config.layers) * (2 * 3 * layer + 2 * 3 * attention)  //
+      + 2 * 2 * live * hidden * vocabulary                                        // head: no gradient of it
+      + 2 * static_cast<double>(out.teacher_rows) * hidden * static_cast<double>(sizes.vocab_size)  //
+      + 2 * 3 * static_cast<double>(out.teacher_rows) * rank * vocabulary;  // Markov: slots behind one position share
   out.exponentials = (live + static_cast<double>(out.teacher_rows)) * vocabulary;
   return out;
 }
