@@ -18,7 +18,8 @@ constexpr double kConfidenceKeeps = 0.98, kConfidenceWeight = 4.0;
 constexpr int64_t kStale = 64, kStaleFarAhead = 256;
 constexpr double kFarAhead = 1.3;
 constexpr double kDraftPrior = 0.6;
-constexpr double kLookupPriors[] = {0.0, 0.3, 0.45, 0.6};  // by length of the match
+// By length of the match. Low: prompt lookup is learned about without being asked, so nothing is lost by waiting.
+constexpr double kLookupPriors[] = {0.0, 0.1, 0.2, 0.35};
 
 double sigmoid(float logit) { return 1.0 / (1.0 + std::exp(-static_cast<double>(logit))); }
 
