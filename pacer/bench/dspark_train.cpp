@@ -106,12 +106,12 @@ Needs needs(const draft::DraftConfig& config, const draft::BlockPlan& plan) {
              taps = static_cast<double>(config.target_layer_ids.size());
   const double layer = block_rows * hidden * (2 * queries + keys + 3 * inner) + context * hidden * keys;
   const double attention = seen * queries * 2;
-  out.flops =
-      2 * 2 * context * taps * hidden * hidden                                    // fc: no gradient of the taps
-      + static_cast<double>(config.layers) * (2 * 3 * layer + 2 * 3 * attention)  //
-      + 2 * 2 * live * hidden * vocabulary                                        // head: no gradient of it
-      + 2 * static_cast<double>(out.teacher_rows) * hidden * static_cast<double>(sizes.vocab_size)  //
-      + 2 * 3 * static_cast<double>(out.teacher_rows) * rank * vocabulary;  // Markov: slots behind one position share
+  out.flops = 2 * 2 * context * taps * hidden * hidden                                    // fc: no gradient of the taps
+              + static_cast<double>(config.layers) * (2 * 3 * layer + 2 * 3 * attention)  //
+              + 2 * 2 * live * hidden * vocabulary                                        // head: no gradient of it
+              + 2 * static_cast<double>(out.teacher_rows) * hidden * static_cast<double>(sizes.vocab_size)  //
+              + 2 * 3 * static_cast<double>(out.teacher_rows) * rank *
+                    vocabulary;  // Markov: slots behind one position share it
   out.exponentials = (live + static_cast<double>(out.teacher_rows)) * vocabulary;
   return out;
 }

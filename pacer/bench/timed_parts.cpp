@@ -81,6 +81,12 @@ draft::Proposal TimedProposer::propose(int64_t anchor, int64_t limit, bool greed
   return proposal;
 }
 
+void TimedProposer::catch_up() {
+  PhaseClock clock;
+  inner_->catch_up();
+  clock.lap(parts_.draft_forward);
+}
+
 void TimedProposer::advance(const std::vector<int64_t>& tokens, const at::Tensor& tapped) {
   PhaseClock clock;
   inner_->advance(tokens, tapped);

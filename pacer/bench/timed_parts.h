@@ -37,6 +37,8 @@ class TimedProposer final : public draft::Proposer {
   void start(const std::vector<int64_t>& ids, const at::Tensor& tapped) override { inner_->start(ids, tapped); }
   draft::Proposal propose(int64_t anchor, int64_t limit, bool greedy, const draft::DrawToken& draw) override;
   void advance(const std::vector<int64_t>& tokens, const at::Tensor& tapped) override;
+  int64_t behind() const override { return inner_->behind(); }
+  void catch_up() override;
 
  private:
   std::unique_ptr<draft::Proposer> inner_;
