@@ -30,8 +30,7 @@ void run(Arguments arguments, const Context& context) {
   auto runtime = device::Runtime::open(arguments.device);
   if (arguments.threads > 0) runtime.set_threads(arguments.threads);
   const auto text = text::ModelText::load(arguments.target);
-  const auto target =
-      target::Target::load(arguments.target, arguments.dtype == "f32" ? at::kFloat : at::kBFloat16, runtime);
+  const auto target = target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
   workflow::GenerateReport report;
   int signal = 0;
   {
@@ -61,8 +60,8 @@ void add_data_generate(CLI::App& data, Context& context) {
   command->add_option("--prompts", options.prompts, "JSON Lines of messages, conversations, turns or prompt")
       ->required();
   command->add_option("--out", options.out, "Rows to write; a file that exists is continued")->required();
-  command->add_option("--dtype", arguments->dtype, "Arithmetic of the target")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+  command->add_option("--dtype", arguments->dtype, "Arithmetic of the target; stored: weights as a .gguf file has them")
+      ->check(CLI::IsMember({"f32", "bf16", "stored", "stored-int8"}))
       ->capture_default_str();
   command->add_option("--max-new-tokens", options.sampling.max_new_tokens, "Longest answer")->capture_default_str();
   command->add_option("--temperature", options.sampling.temperature, "0: the likeliest token")->capture_default_str();

@@ -42,7 +42,7 @@ void run(Arguments arguments, const Context& context) {
   if (arguments.threads > 0) runtime.set_threads(arguments.threads);
   const eval::Words words = eval::words_of(text::ModelText::load(arguments.target), variables);
   const std::shared_ptr<const target::Target> target =
-      target::Target::load(arguments.target, arguments.dtype == "f32" ? at::kFloat : at::kBFloat16, runtime);
+      target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> draft;
   if (!arguments.draft.empty()) {
@@ -101,8 +101,10 @@ void add_eval(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_option("--max-turns", options.max_turns, "First so many turns of every prompt; 0: all")
       ->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "Arithmetic of target and draft")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "Arithmetic of target and draft; stored: weights as a .gguf file has them")
+      ->check(CLI::IsMember({"f32", "bf16", "stored", "stored-int8"}))
       ->capture_default_str();
   command->add_option("--max-new-tokens", options.sampling.max_new_tokens, "Longest text")->capture_default_str();
   command->add_option("--temperature", options.sampling.temperature, "0: the likeliest token")->capture_default_str();

@@ -106,7 +106,7 @@ void run(Arguments arguments, const Context& context) {
   const auto text = text::ModelText::load(arguments.target);
   const std::vector<int64_t> prompt = prompt_ids(arguments, *text);
   const std::shared_ptr<const target::Target> target =
-      target::Target::load(arguments.target, arguments.dtype == "f32" ? at::kFloat : at::kBFloat16, runtime);
+      target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
   decode::DecodeOptions& options = arguments.options;
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> proposer;
@@ -160,8 +160,10 @@ void add_generate(CLI::App& app, Context& context) {
   command->add_option("--prompt", arguments->prompt, "What the user says; - reads it from stdin")->required();
   command->add_option("--system", arguments->system, "System message");
   command->add_flag("--raw", arguments->raw, "Continue the prompt as it is, without the chat template");
-  command->add_option("--dtype", arguments->dtype, "Arithmetic of target and draft")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "Arithmetic of target and draft; stored: weights as a .gguf file has them")
+      ->check(CLI::IsMember({"f32", "bf16", "stored", "stored-int8"}))
       ->capture_default_str();
   command->add_option("--max-new-tokens", options.sampling.max_new_tokens, "Longest text")->capture_default_str();
   command->add_option("--temperature", options.sampling.temperature, "0: the likeliest token")->capture_default_str();

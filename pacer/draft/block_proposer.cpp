@@ -21,13 +21,18 @@
 namespace pacer::draft {
 namespace {
 
+// A draft's own numbers decide no text, so beside stored weights, whose rows are f32, it runs in bf16: half the bytes.
+at::ScalarType draft_dtype(const target::Target& target) {
+  return target.has_stored_weights() ? at::kBFloat16 : target.dtype();
+}
+
 class BlockProposer final : public Proposer {
  public:
   BlockProposer(const DraftFolder& draft, std::shared_ptr<const target::Target> target, const ProposerOptions& options)
       : config_(draft.config),
         target_(std::move(target)),
         options_(options),
-        dtype_(target_->dtype()),
+        dtype_(draft_dtype(*target_)),
         // Without a vocabulary of its own the draft reads the target's head, which is packed already.
         backbone_(RowBackbone::make(config_, draft.weights,
                                     config_.reduced() ? draft_head(config_, *target_) : at::Tensor(), dtype_)),
@@ -97,7 +102,7 @@ void BlockProposer::catch_up() {
 at::Tensor BlockProposer::block_pass(int64_t anchor) const {
   const at::Tensor ids = at::full({config_.block_size}, config_.mask_token_id, at::kLong);
   ids.mutable_data_ptr<int64_t>()[0] = anchor;
-  return backbone_->block(target_->embedding_weight().index_select(0, ids));
+  return backbone_->block(target_->embed(ids).to(dtype_));
 }
 
 double BlockProposer::confidence(const at::Tensor& hidden, const at::Tensor& markov) const {
@@ -113,7 +118,8 @@ Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, cons
   catch_up();
   const int64_t first = config_.sample_from_anchor ? 0 : 1;
   const at::Tensor hidden = block_pass(anchor).slice(0, first, first + count).contiguous();
-  const at::Tensor logits = config_.reduced() ? backbone_->logits(hidden) : target_->logits(hidden);
+  const at::Tensor logits =
+      config_.reduced() ? backbone_->logits(hidden) : target_->logits(hidden.to(target_->dtype()));
 
   std::vector<at::Tensor> laws;
   at::Tensor state;
@@ -167,7 +173,7 @@ std::unique_ptr<Proposer> make_block_proposer(const DraftFolder& draft, std::sha
 std::unique_ptr<Proposer> load_block_proposer(const std::filesystem::path& folder,
                                               std::shared_ptr<const target::Target> target,
                                               const ProposerOptions& options) {
-  const DraftFolder draft = read_draft(folder, target->dtype(), *target);
+  const DraftFolder draft = read_draft(folder, draft_dtype(*target), *target);
   return make_block_proposer(draft, std::move(target), options);
 }
 

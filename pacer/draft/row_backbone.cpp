@@ -60,10 +60,10 @@ class Rows final : public RowBackbone {
 
   at::Tensor logits(const at::Tensor& hidden) const override { return (*head_)(hidden); }
   void add_markov(const at::Tensor& logits, const at::Tensor& u) const override {
-    std::vector<float> bias(static_cast<size_t>(markov_->stride()));
-    markov_->sums(data<T>(u), 1, bias.data());
+    markov_sums_.resize(static_cast<size_t>(markov_->stride()));
+    markov_->sums(data<T>(u), 1, markov_sums_.data());
     float* out = logits.mutable_data_ptr<float>();
-    for (int64_t i = 0; i < markov_->outputs(); ++i) out[i] += bias[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < markov_->outputs(); ++i) out[i] += markov_sums_[static_cast<size_t>(i)];
   }
 
  private:
@@ -113,6 +113,7 @@ class Rows final : public RowBackbone {
   nn::RowLinear<T> fc_;
   std::vector<RowLayer<T>> layers_;
   std::optional<nn::RowLinear<T>> head_, markov_;
+  mutable std::vector<float> markov_sums_;  // kept between slots: a vocabulary of floats costs page faults each time
   int64_t length_ = 0;
 };
 

@@ -64,4 +64,11 @@ bool can_dequantize(GgmlType type);
 // Throws Error{format} for a type that it does not know, Error{bug} when the sizes do not fit.
 void dequantize_blocks(GgmlType type, std::span<const std::byte> blocks, std::span<float> out);
 
+// Types that can be written: F32, F16, BF16 (to nearest even) and Q8_0 (scale max|x| / 127 in f16).
+bool can_quantize(GgmlType type);
+
+// values: whole blocks; out: exactly their bytes. Throws Error{data} naming place when a value that goes into a block
+// is not finite, Error{bug} for another type or when the sizes do not fit.
+void quantize_blocks(GgmlType type, std::span<const float> values, std::span<std::byte> out, const std::string& place);
+
 }  // namespace pacer::formats

@@ -95,6 +95,10 @@ const GgufModel::Entry& GgufModel::entry(const std::string& name) const {
 
 const GgufTensor& GgufModel::stored(const std::string& name) const { return file_->tensor(entry(name).stored_name); }
 
+int64_t GgufModel::stored_row(const std::string& name, int64_t row) const {
+  return interleaved(name) ? interleaved_row(row, head_dim_) : row;
+}
+
 void GgufModel::rows(const std::string& name, int64_t first_row, int64_t count, std::span<float> out) const {
   const Entry& found = entry(name);
   const GgufTensor& tensor = file_->tensor(found.stored_name);

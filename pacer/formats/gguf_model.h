@@ -31,6 +31,10 @@ class GgufModel : public std::enable_shared_from_this<GgufModel> {
   const GgufTensor& stored(const std::string& name) const;  // the tensor behind it; throws Error{format}
   const std::vector<int64_t>& shape(const std::string& name) const { return stored(name).shape; }
 
+  // Llama files interleave the rows of q and k (gguf_names.h); stored_row is the row of the file that holds row `row`.
+  bool interleaved(const std::string& name) const { return entry(name).interleaved; }
+  int64_t stored_row(const std::string& name, int64_t row) const;
+
   // Rows [first_row, first_row + count) of the Hugging Face tensor in f32, the interleaving of q and k undone.
   void rows(const std::string& name, int64_t first_row, int64_t count, std::span<float> out) const;
 

@@ -50,9 +50,35 @@ std::optional<std::string> hugging_face_name(std::string_view name, int64_t laye
   return std::nullopt;
 }
 
+std::optional<std::string> gguf_name(std::string_view name) {
+  for (const auto& [to, from] : kTop) {
+    if (name == from) return std::string(to);
+  }
+  constexpr std::string_view kPrefix = "model.layers.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  const size_t dot = name.find('.'), kind_at = name.rfind('.');
+  if (dot == std::string_view::npos || kind_at == dot) return std::nullopt;
+  const std::string layer(name.substr(0, dot));
+  const std::string_view part = name.substr(dot + 1, kind_at - dot - 1), kind = name.substr(kind_at + 1);
+  const auto in = [&](const auto& table) -> std::optional<std::string> {
+    for (const auto& [to, from] : table) {
+      if (part == from) return "blk." + layer + "." + std::string(to) + "." + std::string(kind);
+    }
+    return std::nullopt;
+  };
+  const auto found = in(kNorms);
+  return found ? found : in(kLinears);
+}
+
 int64_t interleaved_row(int64_t row, int64_t head_dim) {
   const int64_t head = row / head_dim, within = row % head_dim, half = head_dim / 2;
   return head * head_dim + 2 * (within % half) + within / half;
+}
+
+int64_t hugging_face_row(int64_t stored_row, int64_t head_dim) {
+  const int64_t head = stored_row / head_dim, within = stored_row % head_dim;
+  return head * head_dim + within % 2 * (head_dim / 2) + within / 2;
 }
 
 }  // namespace pacer::formats

@@ -72,20 +72,21 @@ int64_t KeyValuePanels::value_slot(int64_t head, int64_t row, int64_t feature) c
 
 template <typename T>
 void KeyValuePanels::write_row(int64_t row, const T* k, const T* v) {
+  constexpr int64_t pair = sizeof(T) == 2 ? 2 : 1;
   T* keys = static_cast<T*>(keys_.mutable_data_ptr());
   T* values = static_cast<T*>(values_.mutable_data_ptr());
   for (int64_t head = 0; head < kv_heads_; ++head) {
     const T *key = k + head * head_dim_, *value = v + head * head_dim_;
     T* to = keys + key_slot(head, row, 0);
-    for (int64_t d = 0; d < head_dim_; d += pair_) {
-      for (int64_t i = 0; i < pair_; ++i) to[d * lanes_ + i] = key[d + i];
+    for (int64_t d = 0; d < head_dim_; d += pair) {
+      for (int64_t i = 0; i < pair; ++i) to[d * lanes_ + i] = key[d + i];
     }
     for (int64_t panel = 0; panel < head_dim_; panel += lanes_) {
       T* out = values + value_slot(head, row, panel);
       const int64_t count = std::min(lanes_, head_dim_ - panel);
-      for (int64_t d = 0; d < count; ++d) out[d * pair_] = value[panel + d];
+      for (int64_t d = 0; d < count; ++d) out[d * pair] = value[panel + d];
       // The partner of a last even row takes part in a sum with weight zero; a leftover infinity would make it NaN.
-      if (pair_ == 2 && row % 2 == 0) {
+      if (pair == 2 && row % 2 == 0) {
         for (int64_t d = 0; d < count; ++d) out[d * 2 + 1] = T{};
       }
     }
@@ -93,6 +94,24 @@ void KeyValuePanels::write_row(int64_t row, const T* k, const T* v) {
 }
 template void KeyValuePanels::write_row<float>(int64_t, const float*, const float*);
 template void KeyValuePanels::write_row<uint16_t>(int64_t, const uint16_t*, const uint16_t*);
+
+void KeyValuePanels::prefetch(int64_t rows) const {
+  // What the second cache level holds beside the weights that stream through it.
+  constexpr int64_t kMostBytes = 256 << 10, kLine = 64;
+  const int64_t item = pair_ == 2 ? 2 : 4, whole = std::min(round_up(rows, lanes_), capacity_);
+  const auto fetch = [item](const at::Tensor& panels, int64_t first, int64_t count) {
+    const char* at = static_cast<const char*>(panels.const_data_ptr()) + first * item;
+    for (int64_t i = 0; i < count * item; i += kLine) __builtin_prefetch(at + i, 0, 2);
+  };
+  if (kv_heads_ * whole * (head_dim_ + padded_dim_) * item > kMostBytes) return;
+  for (int64_t head = 0; head < kv_heads_; ++head) {
+    fetch(keys_, head * capacity_ * head_dim_, whole * head_dim_);
+    for (int64_t feature = 0; feature < padded_dim_; feature += lanes_) {
+      const int64_t lanes = std::min(lanes_, padded_dim_ - feature);
+      fetch(values_, head * capacity_ * padded_dim_ + feature * capacity_, whole * lanes);
+    }
+  }
+}
 
 template <typename T>
 void KeyValuePanels::write_rows(int64_t first, const at::Tensor& k, const at::Tensor& v) {

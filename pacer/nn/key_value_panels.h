@@ -33,6 +33,10 @@ class KeyValuePanels {
   template <typename T>
   void write_row(int64_t row, const T* k, const T* v);
 
+  // Asks for the first `rows` rows ahead of their use. They were pushed out of the caches by the weights of all other
+  // layers, and attention alone reads too little at a time to fetch them at the speed of memory.
+  void prefetch(int64_t rows) const;
+
   // The first `length` rows as [length, kv_heads, D], copies.
   at::Tensor keys(int64_t length) const;
   at::Tensor values(int64_t length) const;

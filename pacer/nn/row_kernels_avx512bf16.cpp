@@ -18,7 +18,7 @@ void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t st
     __m512bh w[kVectors];
     for (int v = 0; v < kVectors; ++v) {
       w[v] = (__m512bh)_mm512_loadu_si512(panel + 32 * v);
-      Vec::prefetch(reinterpret_cast<const char*>(panel + 32 * v) + kAhead);
+      fetch_ahead<kRows>(panel + 32 * v);
     }
     for (int m = 0; m < kRows; ++m) {
       float pair;

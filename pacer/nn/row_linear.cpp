@@ -1,6 +1,7 @@
 #include "pacer/nn/row_linear.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include <ATen/Parallel.h>
@@ -21,11 +22,26 @@ constexpr at::ScalarType kType = sizeof(T) == 2 ? at::kBFloat16 : at::kFloat;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Output n of a layer into its panel: [steps][lanes][pair].
+// Rows of weights into one panel of [steps][lanes], a step of four bytes: one f32 or two neighbouring bf16. A few steps
+// of all rows at a time, so that both sides stay in the first cache level; null for outputs that only pad.
 template <typename T>
-void pack_output(const T* weight, int64_t inputs, int64_t lane, int64_t lanes, T* panel) {
-  constexpr int64_t pair = kPair<T>;
-  for (int64_t k = 0; k < inputs; ++k) panel[(k / pair * lanes + lane) * pair + k % pair] = weight[k];
+void pack_panel(const T* const* rows, int64_t inputs, int64_t lanes, T* panel) {
+  constexpr int64_t pair = kPair<T>, kBlock = 32;
+  const int64_t whole = inputs / pair;
+  for (int64_t begin = 0; begin < whole; begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, whole);
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const T* row = rows[lane];
+      if (row == nullptr) continue;
+      for (int64_t step = begin; step < end; ++step) {
+        std::memcpy(panel + (step * lanes + lane) * pair, row + step * pair, sizeof(T) * pair);
+      }
+    }
+  }
+  if (inputs % pair == 0) return;
+  for (int64_t lane = 0; lane < lanes; ++lane) {  // the last one's partner stays zero
+    if (rows[lane] != nullptr) panel[(whole * lanes + lane) * pair] = rows[lane][inputs - 1];
+  }
 }
 
 }  // namespace
@@ -48,23 +64,25 @@ RowLinear<T>::RowLinear(const std::vector<at::Tensor>& weights, PanelArena& aren
   const std::shared_ptr<std::byte> memory = arena.take(bytes_);
   panels_ = {memory, reinterpret_cast<T*>(memory.get())};
   T* panels = panels_.get();
-  int64_t first = 0;
+  std::vector<at::Tensor> dense;  // keeps what the pointers point to
+  std::vector<const T*> rows;
   for (const at::Tensor& weight : weights) {
-    const at::Tensor dense = weight.contiguous();
-    const T* from = static_cast<const T*>(dense.const_data_ptr());
-    at::parallel_for(0, weight.size(0), 64, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t output = first + row, start = output / kernels.lanes * kernels.lanes;
-        const int64_t lanes = std::min(kernels.lanes, stride_ - start);
-        pack_output(from + row * inputs_, inputs_, output - start, lanes, panels + start * steps_ * kPair<T>);
-      }
-    });
-    first += weight.size(0);
+    dense.push_back(weight.contiguous());
+    const T* from = static_cast<const T*>(dense.back().const_data_ptr());
+    for (int64_t row = 0; row < weight.size(0); ++row) rows.push_back(from + row * inputs_);
   }
+  rows.resize(static_cast<size_t>(stride_), nullptr);
+  const int64_t panel_width = steps_ * kPair<T>, most = kernels.lanes;
+  at::parallel_for(0, (stride_ + most - 1) / most, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t first = p * most;
+      pack_panel(rows.data() + first, inputs_, std::min(most, stride_ - first), panels + first * panel_width);
+    }
+  });
 }
 
 template <typename T>
-void RowLinear<T>::sums(const T* x, int64_t rows, float* y) const {
+void RowLinear<T>::sums(const T* x, int64_t rows, float* y, int64_t y_stride) const {
   if (rows == 0) return;
   constexpr int64_t pair = kPair<T>;
   std::vector<T> padded;
@@ -84,7 +102,7 @@ void RowLinear<T>::sums(const T* x, int64_t rows, float* y) const {
       const T* panel = panels + p * lanes * x_stride;
       for (int64_t m = 0; m < rows; m += group) {
         kernels_->product(x + m * x_stride, x_stride, std::min(group, rows - m), panel, steps_, width,
-                          y + m * stride_ + p * lanes, stride_);
+                          y + m * y_stride + p * lanes, y_stride);
       }
     }
   });

@@ -30,7 +30,9 @@ class RowLinear {
   uint64_t bytes() const { return bytes_; }
 
   // x [rows, K] dense -> y [rows, stride()]; what lies between outputs and stride is zero.
-  void sums(const T* x, int64_t rows, float* y) const;
+  void sums(const T* x, int64_t rows, float* y) const { sums(x, rows, y, stride_); }
+  // The same into the first stride() columns of rows that are y_stride apart.
+  void sums(const T* x, int64_t rows, float* y, int64_t y_stride) const;
 
   // x [rows, K] in the dtype of T -> [rows, N] f32.
   at::Tensor operator()(const at::Tensor& x) const;

@@ -58,6 +58,7 @@ struct Vec {
   }
   // Into the second cache level: lines on their way to the first would push out the rows of x.
   static void prefetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1); }
+  static void prefetch_near(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0); }
 
  private:
   static __m256 widened(const uint16_t* from) {

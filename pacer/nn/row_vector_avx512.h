@@ -49,6 +49,7 @@ struct Vec {
   float largest() const { return _mm512_reduce_max_ps(v); }
   // Into the second cache level: lines on their way to the first would push out the rows of x.
   static void prefetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1); }
+  static void prefetch_near(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0); }
 
  private:
   // To nearest, ties to even, lower half zero; a NaN stays one.

@@ -95,6 +95,7 @@ struct Vec {
     return value;
   }
   static void prefetch(const void*) {}
+  static void prefetch_near(const void*) {}
 };
 
 }  // namespace

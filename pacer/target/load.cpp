@@ -4,7 +4,7 @@
 #include "pacer/base/json.h"
 #include "pacer/formats/gguf_model.h"
 #include "pacer/formats/tensor_source.h"
-#include "pacer/nn/tensor_io.h"
+#include "pacer/target/stored_matrices.h"
 #include "pacer/target/target.h"
 #include "pacer/target/transformer.h"
 
@@ -12,6 +12,8 @@ namespace pacer::target {
 namespace {
 
 namespace fs = std::filesystem;
+
+at::ScalarType rows_dtype(Precision precision) { return precision == Precision::bf16 ? at::kBFloat16 : at::kFloat; }
 
 // Where generation stops is a matter of generation_config.json; config.json often names one of several stop tokens.
 void take_generation_settings(const Json& json, const std::string& place, ModelConfig& config) {
@@ -37,26 +39,48 @@ std::unique_ptr<Target> load_folder(const fs::path& folder, at::ScalarType dtype
   return std::make_unique<Transformer>(std::move(config), std::move(weights), dtype);
 }
 
-std::unique_ptr<Target> load_gguf(const fs::path& file, at::ScalarType dtype) {
+std::unique_ptr<Target> load_gguf(const fs::path& file, Precision precision) {
   const auto gguf = formats::GgufModel::open(file);
   ModelConfig config = ModelConfig::from_json(gguf->config(), file.string());
   take_generation_settings(gguf->generation_config(), file.string(), config);
-  WeightMap weights = load_weights(config, gguf->tensors(nn::file_dtype(dtype)), dtype);
-  return std::make_unique<Transformer>(std::move(config), std::move(weights), dtype);
+  const bool bytes = precision == Precision::stored_int8;
+  auto stored = std::make_shared<const StoredMatrices>(gguf, bytes ? nn::QuantRows::bytes : nn::QuantRows::words);
+  const at::ScalarType dtype = rows_dtype(precision);
+  const bool as_stored = precision == Precision::stored || bytes;
+  WeightMap weights = load_weights(config, *stored, dtype, as_stored);
+  if (!as_stored) stored = nullptr;
+  return std::make_unique<Transformer>(std::move(config), std::move(weights), dtype, std::move(stored));
 }
 
 }  // namespace
 
+Precision parse_precision(const std::string& word) {
+  if (word == "f32") return Precision::f32;
+  if (word == "bf16") return Precision::bf16;
+  if (word == "stored") return Precision::stored;
+  if (word == "stored-int8") return Precision::stored_int8;
+  throw Error(ErrorKind::usage, "dtype '" + word + "' is not known; allowed are f32, bf16, stored and stored-int8");
+}
+
 std::unique_ptr<Target> Target::load(const fs::path& path, at::ScalarType dtype, device::Runtime& runtime) {
-  if (!runtime.device().is_cpu()) {
-    throw Error(ErrorKind::device, "targets run on the cpu, not on " + runtime.name());
-  }
   if (dtype != at::kFloat && dtype != at::kBFloat16) {
     throw Error(ErrorKind::usage,
                 std::string("target dtype ") + toString(dtype) + "; allowed are Float (f32) and BFloat16 (bf16)");
   }
-  if (fs::is_directory(path)) return load_folder(path, dtype);
-  if (fs::is_regular_file(path) && path.extension() == ".gguf") return load_gguf(path, dtype);
+  return load(path, dtype == at::kFloat ? Precision::f32 : Precision::bf16, runtime);
+}
+
+std::unique_ptr<Target> Target::load(const fs::path& path, Precision precision, device::Runtime& runtime) {
+  if (!runtime.device().is_cpu()) {
+    throw Error(ErrorKind::device, "targets run on the cpu, not on " + runtime.name());
+  }
+  if (fs::is_regular_file(path) && path.extension() == ".gguf") return load_gguf(path, precision);
+  if (fs::is_directory(path) && precision != Precision::f32 && precision != Precision::bf16) {
+    throw Error(ErrorKind::usage, path.string() + ": only .gguf files are computed as stored",
+                "use bf16 or f32, or make a file with: pacer model convert " + path.string() +
+                    " model.gguf --to gguf --type q8_0");
+  }
+  if (fs::is_directory(path)) return load_folder(path, rows_dtype(precision));
   throw Error(ErrorKind::format, path.string() + ": neither a model folder nor a .gguf file",
               "give a folder with config.json and model.safetensors, or a .gguf file");
 }

@@ -11,7 +11,7 @@
 
 namespace pacer::target {
 
-// A second, packed copy of the layers' weights. Immutable, usable from several threads.
+// A packed copy of the layers' weights. Immutable, usable from several threads.
 class RowForward {
  public:
   static constexpr int64_t kMostRows = 16;  // rows of one sequence; the decoding promise of target.h
@@ -19,6 +19,9 @@ class RowForward {
   // config, model and rope must outlive the result.
   static std::unique_ptr<const RowForward> make(const ModelConfig& config, const ModelWeights& model,
                                                 const nn::RopeTable& rope, at::ScalarType dtype);
+  // What keys and values are kept in: the rows' dtype, but bf16 beside stored weights. There a cache in f32 would soon
+  // weigh as much as the weights, and its rounding is far below that of the rows before a matrix.
+  static at::ScalarType cache_dtype(const ModelWeights& model, at::ScalarType dtype);
   virtual ~RowForward() = default;
 
   // One cache per sequence, which gets the sequence's rows. Arguments are checked by the caller.
@@ -31,7 +34,8 @@ class RowForward {
 // top two would tie.
 class HeadRows {
  public:
-  static std::unique_ptr<const HeadRows> make(const at::Tensor& head);  // [V, H]
+  static std::unique_ptr<const HeadRows> make(const ModelConfig& config, const ModelWeights& model,
+                                              at::ScalarType dtype);
   virtual ~HeadRows() = default;
   virtual at::Tensor logits(const at::Tensor& last) const = 0;  // [n, H] -> [n, V] f32
   virtual uint64_t bytes() const = 0;

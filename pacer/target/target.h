@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -45,16 +46,29 @@ class KvCache {
   virtual uint64_t bytes() const = 0;
 };
 
+// What a model is computed in.
+//   f32, bf16  weights and rows
+//   stored     matrices as a .gguf file holds them, rows in f32: Q8_0, Q4_0 and Q4_1 from their blocks, with rows
+//   rounded
+//              to 16 bits per 32 inputs; F32 in f32; every other type as bf16. Decided for each matrix.
+//   stored_int8  the same with rows rounded to 8 bits: several rows cost half as much, and logits are as far from those
+//              of f32 as bf16's are
+enum class Precision { f32, bf16, stored, stored_int8 };
+Precision parse_precision(const std::string& word);  // "f32", "bf16", "stored", "stored-int8"; throws Error{usage}
+
 class Target {
  public:
-  // path: a Hugging Face folder or a .gguf file. dtype: at::kFloat or at::kBFloat16.
-  // Throws Error{format} for an architecture, tensor or setting that is not supported; nothing is guessed.
+  // path: a Hugging Face folder or a .gguf file.
+  // Throws Error{format} for an architecture, tensor or setting that is not supported; nothing is guessed. Error{usage}
+  // for a folder with Precision::stored, or a dtype other than at::kFloat and at::kBFloat16.
+  static std::unique_ptr<Target> load(const std::filesystem::path& path, Precision precision, device::Runtime& runtime);
   static std::unique_ptr<Target> load(const std::filesystem::path& path, at::ScalarType dtype,
                                       device::Runtime& runtime);
   virtual ~Target() = default;
 
   virtual const ModelConfig& config() const = 0;
-  virtual at::ScalarType dtype() const = 0;
+  virtual at::ScalarType dtype() const = 0;                  // of rows: hidden states and taps
+  virtual bool has_stored_weights() const { return false; }  // Precision::stored
 
   virtual std::unique_ptr<KvCache> new_cache(int64_t capacity_hint = 0) const = 0;
 
@@ -63,7 +77,8 @@ class Target {
   //
   // Decoding promise: with caches, a call whose sequences have at most 16 rows each gives every row the same bits alone
   // as among other rows (sum orders per row do not depend on the number of rows), so plain and speculative greedy texts
-  // are equal. Longer calls (prefill, training features) use the fastest library path.
+  // are equal. Longer calls (prefill, training features) use the fastest library path; with stored weights they run in
+  // pieces of 16 rows, so that the promise holds for them too.
   virtual TargetOutput forward(const TokenBatch& batch, const Taps& taps,
                                const std::vector<KvCache*>& caches) const = 0;
   TargetOutput forward(const TokenBatch& batch, const Taps& taps) const { return forward(batch, taps, {}); }
@@ -71,6 +86,10 @@ class Target {
   // Logits of rows: [n, H] model dtype -> [n, V] f32. The same promise for n <= 16.
   virtual at::Tensor logits(const at::Tensor& last) const = 0;
 
+  // Rows of the embedding: ids [n] i64 -> [n, H] model dtype.
+  virtual at::Tensor embed(const at::Tensor& ids) const;
+
+  // With stored weights the next three are dense copies made for the call.
   virtual at::Tensor embedding_weight() const = 0;  // [V, H] model dtype, frozen
   virtual at::Tensor head_weight() const = 0;       // [V, H] model dtype, frozen; the embedding when tied
 

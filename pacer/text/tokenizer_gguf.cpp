@@ -1,12 +1,12 @@
 // GGUF metadata says what tokenizer.json says, in other words; here it is put into those of tokenizer.json.
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "pacer/base/error.h"
 #include "pacer/formats/gguf.h"
+#include "pacer/text/gguf_pre_types.h"
 #include "pacer/text/tokenizer_json.h"
 #include "pacer/text/tokenizer_text.h"
 
@@ -16,64 +16,6 @@ namespace {
 using formats::GgufFile;
 
 constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581
-
-// tokenizer.ggml.token_type
-enum TokenType : int64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-
-OrderedJson split(const char* regex) {
-  return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
-}
-
-OrderedJson byte_level(bool add_prefix_space, bool use_regex) {
-  return {
-      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", false}, {"use_regex", use_regex}};
-}
-
-OrderedJson sequence(const char* key, std::vector<OrderedJson> parts) {
-  return {{"type", "Sequence"}, {key, OrderedJson(std::move(parts))}};
-}
-
-// What tokenizer.ggml.pre stands for. The names are llama.cpp's, the parts those of the models' own tokenizer.json.
-struct PreType {
-  OrderedJson normalizer;
-  std::vector<OrderedJson> splits;  // before the byte-level step
-  bool gpt2_pattern = false;
-  bool ignore_merges = false;
-  bool add_bos = false;  // unless the file says otherwise
-};
-
-const std::map<std::string, PreType>& pre_types() {
-  static const std::map<std::string, PreType> types = [] {
-    const OrderedJson digits = {{"type", "Digits"}, {"individual_digits", true}};
-    const PreType gpt2{nullptr, {}, true, false, false};
-    const PreType single_digits{nullptr, {digits}, true, false, false};
-    const PreType llama3{nullptr,
-                         {split("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-                                "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+")},
-                         false,
-                         true,
-                         true};
-    const PreType qwen2{{{"type", "NFC"}},
-                        {split("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-                               "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+")},
-                        false,
-                        false,
-                        false};
-    const PreType plain{nullptr,
-                        {split("[\\p{P}\\$\\+<=>\\^~\\|]+"),
-                         split("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"),
-                         split("\\p{N}+"), split("[0-9][0-9][0-9]")},
-                        false,
-                        false,
-                        false};
-    return std::map<std::string, PreType>{{"default", plain},        {"gpt-2", gpt2},
-                                          {"phi-2", gpt2},           {"smollm", single_digits},
-                                          {"refact", single_digits}, {"starcoder", single_digits},
-                                          {"llama-bpe", llama3},     {"llama3", llama3},
-                                          {"llama-v3", llama3},      {"qwen2", qwen2}};
-  }();
-  return types;
-}
 
 class GgufTokenizer {
  public:
@@ -102,7 +44,7 @@ class GgufTokenizer {
   }
 
   void read_vocabulary() {
-    types_.assign(tokens_.size(), normal);
+    types_.assign(tokens_.size(), kGgufNormal);
     if (file_.has("tokenizer.ggml.token_type")) types_ = file_.integers("tokenizer.ggml.token_type");
     if (types_.size() != tokens_.size()) {
       refuse("tokenizer.ggml.token_type has " + std::to_string(types_.size()) + " entries, tokenizer.ggml.tokens " +
@@ -123,14 +65,14 @@ class GgufTokenizer {
   OrderedJson added_tokens() const {
     OrderedJson added = OrderedJson::array();
     for (size_t id = 0; id < tokens_.size(); ++id) {
-      if (types_[id] != control && types_[id] != user_defined && types_[id] != unknown) continue;
+      if (types_[id] != kGgufControl && types_[id] != kGgufUserDefined && types_[id] != kGgufUnknown) continue;
       added.push_back({{"id", id},
                        {"content", tokens_[id]},
                        {"single_word", false},
                        {"lstrip", false},
                        {"rstrip", false},
                        {"normalized", false},
-                       {"special", types_[id] != user_defined}});
+                       {"special", types_[id] != kGgufUserDefined}});
     }
     return added;
   }
@@ -184,21 +126,19 @@ class GgufTokenizer {
              "convert the model again with a current tool, or load its tokenizer.json");
     }
     const std::string name = file_.text("tokenizer.ggml.pre");
-    const auto found = pre_types().find(name);
-    if (found == pre_types().end()) {
+    const auto found = gguf_pre_types().find(name);
+    if (found == gguf_pre_types().end()) {
       std::string allowed;
-      for (const auto& [known, unused_type] : pre_types()) allowed += (allowed.empty() ? "" : ", ") + known;
+      for (const auto& [known, unused_type] : gguf_pre_types()) allowed += (allowed.empty() ? "" : ", ") + known;
       refuse("tokenizer.ggml.pre: \"" + name + "\" is not supported; supported: " + allowed,
              "load the tokenizer from the tokenizer.json of the model instead");
     }
-    const PreType& type = found->second;
-    std::vector<OrderedJson> parts = type.splits;
+    const GgufPreType& type = found->second;
     const bool prefix = file_.find_boolean("tokenizer.ggml.add_space_prefix").value_or(false);
-    parts.push_back(byte_level(prefix, type.gpt2_pattern));
     spec_.frame["normalizer"] = type.normalizer;
-    spec_.frame["pre_tokenizer"] = sequence("pretokenizers", std::move(parts));
+    spec_.frame["pre_tokenizer"] = pre_tokenizer_json(type, prefix);
     spec_.frame["post_processor"] = text_template(type.add_bos);
-    spec_.frame["decoder"] = byte_level(prefix, type.gpt2_pattern);
+    spec_.frame["decoder"] = byte_level_json(prefix, type.gpt2_pattern);
     spec_.frame["model"] = bpe_model(nullptr, false, type.ignore_merges);
 
     const auto merges = file_.texts("tokenizer.ggml.merges");
@@ -238,10 +178,10 @@ class GgufTokenizer {
       decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     }
     normalizers.push_back(space_to_visible);
-    spec_.frame["normalizer"] = sequence("normalizers", std::move(normalizers));
+    spec_.frame["normalizer"] = sequence_json("normalizers", std::move(normalizers));
     spec_.frame["pre_tokenizer"] = nullptr;
     spec_.frame["post_processor"] = text_template(/*add_bos=*/true);
-    spec_.frame["decoder"] = sequence("decoders", std::move(decoders));
+    spec_.frame["decoder"] = sequence_json("decoders", std::move(decoders));
     const std::string unknown_key = "tokenizer.ggml.unknown_token_id";
     spec_.frame["model"] =
         bpe_model(file_.has(unknown_key) ? OrderedJson(named_token(unknown_key)) : OrderedJson(nullptr), true, false);
@@ -256,7 +196,7 @@ class GgufTokenizer {
     };
     std::vector<Split> splits;
     for (size_t id = 0; id < tokens_.size(); ++id) {
-      if (types_[id] != normal && types_[id] != user_defined) continue;
+      if (types_[id] != kGgufNormal && types_[id] != kGgufUserDefined) continue;
       const std::string_view token = tokens_[id];
       const size_t length = count_code_points(token);
       std::vector<Split> own;

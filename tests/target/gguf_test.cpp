@@ -100,8 +100,8 @@ TEST(SmolLm2Rows, HaveTheSameBitsAloneAndTogether) {
   const GoldenTensors golden("checkpoint_layouts/smollm2_expected.safetensors");
   const std::vector<int64_t> prompt = ids_of(golden["case1.prompt_ids"]);
   const std::vector<int64_t> answer = ids_of(golden["case1.greedy_ids"].slice(0, 0, 16));
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    const auto model = Target::load(folder / expected.at("file").get<std::string>(), dtype, runtime);
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::stored, Precision::stored_int8}) {
+    const auto model = Target::load(folder / expected.at("file").get<std::string>(), precision, runtime);
     const auto start = model->new_cache(128);
     model->forward(TokenBatch::single(prompt), {}, {start.get()});
     const auto logits = [&](KvCache& cache, const std::vector<int64_t>& ids) {
@@ -114,7 +114,7 @@ TEST(SmolLm2Rows, HaveTheSameBitsAloneAndTogether) {
       start->crop(static_cast<int64_t>(prompt.size()));
       const at::Tensor together = logits(*start, {answer.begin(), answer.begin() + count});
       EXPECT_TRUE(test::same_bits(together, at::cat(at::TensorList(alone).slice(0, static_cast<size_t>(count)))))
-          << toString(dtype) << ", " << count << " rows";
+          << static_cast<int>(precision) << ", " << count << " rows";
     }
   }
 }
