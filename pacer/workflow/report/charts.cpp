@@ -303,11 +303,13 @@ std::string split_bars(const std::vector<TimeSplit>& splits) {
 std::string speedup_bars(const std::vector<KindResult>& kinds) {
   double longest = 1;
   for (const KindResult& kind : kinds) {
-    longest = std::max({longest, kind.speedup_cpu.value_or(0), kind.lookup_speedup_cpu.value_or(0)});
+    longest = std::max({longest, kind.speedup_cpu.value_or(0), kind.paced_speedup_cpu.value_or(0),
+                        kind.lookup_speedup_cpu.value_or(0)});
   }
   longest *= 1.04;
   const std::string one = "style=\"left:" + coordinate(100 / longest) + "%\"";
   std::string rows;
+  bool paced = false;
   for (const KindResult& kind : kinds) {
     const auto bar = [&](const std::optional<double>& value, const std::string& style) {
       if (!value) return std::string();
@@ -317,14 +319,18 @@ std::string speedup_bars(const std::vector<KindResult>& kinds) {
     const auto number = [](const std::optional<double>& value) { return value ? format_fixed(*value, 2) + "×" : "–"; };
     const std::string tag = kind.trained ? element("span", "class=\"tag\"", "trained") : "";
     rows += element("div", "class=\"kind\"", escaped(kind.name) + tag);
-    rows += element(
-        "div", "class=\"bars\"",
-        element("i", "class=\"one\" " + one, "") + bar(kind.speedup_cpu, "c1") + bar(kind.lookup_speedup_cpu, "c5"));
-    rows += element("div", "class=\"value\"",
-                    element("b", "", number(kind.speedup_cpu)) + element("span", "", number(kind.lookup_speedup_cpu)));
+    rows += element("div", "class=\"bars\"",
+                    element("i", "class=\"one\" " + one, "") + bar(kind.speedup_cpu, "c1") +
+                        bar(kind.paced_speedup_cpu, "c3") + bar(kind.lookup_speedup_cpu, "c5"));
+    std::string values = element("b", "", number(kind.speedup_cpu));
+    if (kind.paced_speedup_cpu) values += element("span", "", number(kind.paced_speedup_cpu));
+    rows += element("div", "class=\"value\"", values + element("span", "", number(kind.lookup_speedup_cpu)));
+    paced |= kind.paced_speedup_cpu.has_value();
   }
-  return element("div", "class=\"speedups\"", rows) +
-         legend({{"c1", "with the draft"}, {"c5", "prompt lookup, no training"}, {"tick", "1× = plain decoding"}});
+  std::vector<std::pair<std::string, std::string>> entries = {{"c1", "with the draft"}};
+  if (paced) entries.emplace_back("c3", "with the draft where it pays");
+  entries.insert(entries.end(), {{"c5", "prompt lookup, no training"}, {"tick", "1× = plain decoding"}});
+  return element("div", "class=\"speedups\"", rows) + legend(entries);
 }
 
 }  // namespace pacer::workflow

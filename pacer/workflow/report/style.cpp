@@ -16,7 +16,7 @@ std::string_view report_style() {
 html { -webkit-text-size-adjust: 100%; }
 body { margin: 0; background: var(--page); color: var(--text); line-height: 1.5;
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif; }
-main { max-width: 1020px; margin: 0 auto; padding: 28px 20px 48px; }
+main { max-width: 1100px; margin: 0 auto; padding: 28px 20px 48px; }
 h1 { font-size: 27px; line-height: 1.2; margin: 0 0 4px; letter-spacing: -.015em; text-wrap: balance; }
 h2 { font-size: 18px; margin: 36px 0 12px; letter-spacing: -.005em; }
 p { margin: 0 0 10px; }
@@ -62,7 +62,7 @@ i.tick { width: 2px; height: 11px; border-radius: 0; background: var(--text); ma
 .value b { display: block; } .value span { display: block; color: var(--soft); font-size: 13px; }
 .scroll { overflow-x: auto; margin: 0 -4px; }
 table { border-collapse: separate; border-spacing: 0; width: 100%; font-variant-numeric: tabular-nums; font-size: 13.5px; }
-th, td { text-align: right; padding: 7px 7px; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th, td { text-align: right; padding: 7px 6px; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; font-size: 12.5px; vertical-align: bottom; line-height: 1.3; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--card); } tr:last-child td { border-bottom: 0; }
 .yes { color: var(--good); font-weight: 600; } .no { color: var(--bad); font-weight: 700; } .none { color: var(--soft); }
