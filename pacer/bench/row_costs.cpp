@@ -6,7 +6,7 @@
 
 #include "pacer/base/clocks.h"
 #include "pacer/bench/stopclock.h"
-#include "pacer/decode/exact_forward.h"
+#include "pacer/target/exact_rows.h"
 
 namespace pacer::bench {
 
@@ -21,7 +21,7 @@ RowCosts row_costs(const target::Target& target, int64_t context, int64_t rows) 
   constexpr int kRounds = 15;
   const c10::InferenceMode inference;
   const auto cache = target.new_cache(context + rows);
-  decode::forward_exact(target, std::vector<int64_t>(static_cast<size_t>(context), 1), {}, *cache);
+  target::forward_exact(target, {std::vector<int64_t>(static_cast<size_t>(context), 1)}, {}, {cache.get()});
   const auto seconds = [&](int64_t count) {
     const auto batch = target::TokenBatch::single(std::vector<int64_t>(static_cast<size_t>(count), 1), context);
     const Stopwatch watch;

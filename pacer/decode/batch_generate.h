@@ -48,7 +48,7 @@ struct BatchStatistics {
 // Writes one text per request, as decode_plain would: request i is taken up in order, finished texts are handed to
 // on_finished as they end (not in order) and their place goes to the next request. on_finished returns false to stop:
 // unfinished texts are dropped. Draws depend on (seed, sample, position) only and prompts run in the pieces of
-// exact_forward.h, so a text does not depend on its batch, in any dtype.
+// target::forward_exact, so a text does not depend on its batch, in any dtype.
 // Memory: one cache of at most prompt + max_new_tokens positions per text in flight, and the states when they are kept.
 // Throws Error{data} naming the request for an empty prompt or one that leaves no room for an answer, before any work.
 BatchStatistics generate_batch(const target::Target& target, const std::vector<BatchRequest>& requests,

@@ -9,8 +9,8 @@
 
 #include "pacer/base/error.h"
 #include "pacer/decode/confidence.h"
-#include "pacer/decode/exact_forward.h"
 #include "pacer/decode/prompt_lookup.h"
+#include "pacer/target/exact_rows.h"
 
 namespace pacer::decode {
 namespace {
@@ -41,7 +41,7 @@ struct Text {
   UniformSource& uniforms() { return options.uniforms ? *options.uniforms : own_uniforms; }
 
   target::TargetOutput forward(const std::vector<int64_t>& ids, const target::Taps& taps) {
-    return forward_exact(target, ids, taps, *cache);
+    return target::forward_exact(target, {ids}, taps, {cache.get()});
   }
 
   // The token behind the last row: greedy, or drawn with the anchor's own uniform number.

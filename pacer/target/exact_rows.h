@@ -12,8 +12,11 @@ namespace pacer::target {
 // (Target::forward).
 constexpr int64_t kExactRows = 16;
 
-// Continues caches[s] by sequences[s], at most kExactRows rows of every sequence per call of the target. Returns tapped
-// [T, m, H] (undefined without taps) and last [T, H], sequence after sequence. An empty sequence takes no part.
+// Continues caches[s] by sequences[s], at most kExactRows rows of every sequence per call of the target. Prompts go
+// this way too: it is faster than one long call on the processors it was measured on (bf16 and f32, 24 to 300 rows: by
+// a fifth to a half), and a text then depends neither on how its prompt was cut nor on what it was batched with.
+// Returns tapped [T, m, H] (undefined without taps) and last [T, H], sequence after sequence. An empty sequence takes
+// no part.
 TargetOutput forward_exact(const Target& target, const std::vector<std::vector<int64_t>>& sequences, const Taps& taps,
                            const std::vector<KvCache*>& caches);
 

@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "pacer/base/random.h"
-#include "pacer/decode/exact_forward.h"
 #include "pacer/decode/loop.h"
 #include "pacer/decode/prompt_lookup.h"
 #include "pacer/draft/block_proposer.h"
+#include "pacer/target/exact_rows.h"
 #include "tests/decode/oracle.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
@@ -168,11 +168,12 @@ TEST_P(SameText, APromptHasTheSameBitsHoweverItWasCut) {
     prompt.push_back(static_cast<int64_t>(random.below(i, static_cast<uint64_t>(target->config().vocab_size))));
   }
   const auto whole_cache = target->new_cache();
-  const target::TargetOutput whole = forward_exact(*target, prompt, {-1, 0}, *whole_cache);
+  const target::TargetOutput whole = forward_exact(*target, {prompt}, {-1, 0}, {whole_cache.get()});
   for (const int64_t begin : {1, 5, 15, 16, 17, 31, 64, 74}) {
     const auto cache = target->new_cache();
-    forward_exact(*target, {prompt.begin(), prompt.begin() + begin}, {}, *cache);
-    const target::TargetOutput rest = forward_exact(*target, {prompt.begin() + begin, prompt.end()}, {-1, 0}, *cache);
+    forward_exact(*target, {Tokens(prompt.begin(), prompt.begin() + begin)}, {}, {cache.get()});
+    const target::TargetOutput rest =
+        forward_exact(*target, {Tokens(prompt.begin() + begin, prompt.end())}, {-1, 0}, {cache.get()});
     EXPECT_TRUE(test::same_bits(rest.last, whole.last.slice(0, begin))) << begin;
     EXPECT_TRUE(test::same_bits(rest.tapped, whole.tapped.slice(0, begin))) << begin;
   }
