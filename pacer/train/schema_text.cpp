@@ -12,6 +12,8 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;  // implied in C++20; clang 14 does not know that yet
 
 std::string number_text(double value) {
   char buffer[64];

@@ -18,7 +18,7 @@ Parameters::Parameters(const std::string& function, Arguments arguments, std::in
     given_[i] = true;
   }
   for (auto& [name, value] : arguments.named) {
-    const auto found = std::find_if(names_.begin(), names_.end(), [&](const char* known) { return name == known; });
+    const auto found = std::find(names_.begin(), names_.end(), name);
     if (found == names_.end()) type_error(function_ + "() got an unexpected keyword argument '" + name + "'");
     const auto index = static_cast<size_t>(found - names_.begin());
     if (given_[index]) type_error(function_ + "() got multiple values for argument '" + name + "'");
