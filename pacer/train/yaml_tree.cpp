@@ -9,6 +9,7 @@
 #include <yaml-cpp/parser.h>
 
 #include "pacer/base/error.h"
+#include "pacer/text/tokenizer_text.h"
 
 namespace pacer::train {
 namespace {
@@ -37,6 +38,9 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
     YamlNode scalar = node(mark, YamlNode::Kind::scalar);
+    if (text::find_invalid_utf8(value) != std::string_view::npos) {
+      fail(place_, scalar.line, scalar.column, "the value is not UTF-8 text", "save the recipe as UTF-8");
+    }
     scalar.text = value;
     scalar.quoted = tag == "!";  // what the parser says of '…', "…" and block text
     if (tag != "!" && tag != "?" && !tag.empty()) {

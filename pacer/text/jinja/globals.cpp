@@ -1,5 +1,6 @@
 #include "pacer/text/jinja/globals.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "pacer/text/jinja/compare.h"
@@ -72,7 +73,10 @@ Value make_namespace(Context& context, Arguments arguments) {
 
 Value raise_exception(Context& context, Arguments arguments) {
   const Parameters parameters("raise_exception", std::move(arguments), {"message"}, 1);
-  throw Failure(FailureType::raised, to_text(context, parameters.get(0)));
+  std::string message = to_text(context, parameters.get(0));
+  std::ranges::replace(message, '\0', ' ');  // it would end the message of an exception
+  if (message.empty()) message = "the template raised an exception without a message";
+  throw Failure(FailureType::raised, message);
 }
 
 Value strftime_now(Context& context, Arguments arguments) {

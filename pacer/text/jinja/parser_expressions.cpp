@@ -314,6 +314,7 @@ ExpressionPtr Parser::bracket(ExpressionPtr object) {
     return make(place, Slice{std::move(object), std::move(start), std::move(stop), std::move(step)});
   }
   if (is_symbol(",")) {
+    if (!start) fail("Expected an expression, got ','");
     std::vector<ExpressionPtr> keys;
     keys.push_back(std::move(start));
     while (skip_symbol(",")) {
