@@ -6,10 +6,9 @@
 
 #include <c10/core/Device.h>
 
-namespace pacer::device {
+#include "pacer/device/capabilities.h"
 
-// What a back end may or may not be able to do; code asks this and never which vendor it is.
-enum class Capability { reduce_float64, event_timing, float64 };
+namespace pacer::device {
 
 struct MemoryInfo {
   uint64_t total_bytes;      // physical memory of the device
