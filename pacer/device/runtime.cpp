@@ -6,10 +6,15 @@
 #include <sstream>
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/machine.h"
+#include "pacer/device/back_ends.h"
+#include "pacer/device/device_memory.h"
+#include "pacer/device/names.h"
+#include "pacer/device/visible_devices.h"
 
 namespace pacer::device {
 namespace {
@@ -33,37 +38,96 @@ uint64_t meminfo_bytes(const std::string& field) {
   throw Error(ErrorKind::device, "/proc/meminfo has no field " + field, "is /proc mounted?");
 }
 
-}  // namespace
-
-Runtime Runtime::open(const std::string& spec) {
-  if (spec == "auto" || spec == "cpu") {
-    const Runtime runtime(c10::Device(c10::kCPU), "cpu");
-    const Machine machine = this_machine();
-    log_info("device cpu (" + std::string(spec == "cpu" ? "as asked for" : "auto: this build has no other back end") +
-             "): " + machine.processor + ", " + std::to_string(runtime.threads()) + " of " +
-             std::to_string(machine.cores) + " cores");
-    return runtime;
-  }
-  const std::string kind = spec.substr(0, spec.find(':'));
-  if (kind == "cuda" || kind == "npu" || kind == "mps" || kind == "xpu") {
-    throw Error(ErrorKind::device, "device \"" + spec + "\" is not there: this build of Pacer computes on the cpu only",
-                "use \"cpu\" or \"auto\"");
-  }
-  throw Error(ErrorKind::usage, "device \"" + spec + "\" is not known; allowed are \"auto\" and \"cpu\"");
+std::string threads_text(const Machine& machine) {
+  return machine.processor + ", " + std::to_string(at::get_num_threads()) + " of " + std::to_string(machine.cores) +
+         " cores";
 }
 
-bool Runtime::can(Capability capability) const {
-  switch (capability) {
-    case Capability::reduce_float64:
-    case Capability::float64:
-      return true;
-    case Capability::event_timing:  // work on the host is done when the call returns: there is no event to time
-      return false;
+Capabilities host_capabilities() {
+  Capabilities table;
+  table.present = {Capability::host_memory,        Capability::float64,        Capability::int64_indices,
+                   Capability::zero_size_launches, Capability::bfloat16_gru,   Capability::bfloat16_logsumexp,
+                   Capability::flash_attention,    Capability::reduce_float64, Capability::reduce_bool,
+                   Capability::reduce_uint8,       Capability::split_groups,   Capability::single_rank_collectives};
+  // What Gloo takes; it has no 16-bit integers.
+  for (const Collective collective : all_collectives()) {
+    table.collectives[collective] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar,
+                                     at::kByte,  at::kBool,   at::kInt,  at::kLong};
   }
-  throw Error(ErrorKind::bug, "Runtime::can: unknown capability");
+  return table;
+}
+
+}  // namespace
+
+Runtime Runtime::host(const std::string& why) {
+  Runtime runtime;
+  runtime.product_ = runtime.name_ = kHost;
+  runtime.capabilities_ = std::make_shared<Capabilities>(host_capabilities());
+  log_info("device " + runtime.name_ + " (" + why + "): " + threads_text(this_machine()));
+  return runtime;
+}
+
+Runtime Runtime::accelerator(const Plugin& plugin, int torch_index, const std::string& why) {
+  Runtime runtime;
+  runtime.device_ = c10::Device(plugin.torch_type, static_cast<c10::DeviceIndex>(torch_index));
+  runtime.product_ = plugin.product;
+  runtime.name_ = runtime.product_ + ":" + std::to_string(torch_index);
+  runtime.plugin_ = &plugin;
+  runtime.capabilities_ = std::make_shared<Capabilities>(plugin.capabilities());
+  runtime.bind_thread();
+  const MemoryInfo memory = runtime.memory();
+  log_info("device " + runtime.name_ + " (" + why + "): " + plugin.summary + ", " +
+           std::to_string(memory.available_bytes >> 20) + " of " + std::to_string(memory.total_bytes >> 20) +
+           " MB free");
+  return runtime;
+}
+
+Runtime Runtime::open(const std::string& spec) {
+  const DeviceName name = parse_device_name(spec);
+  if (name.product == kHost) return host("as asked for");
+  const auto take = [&](const Availability& found, const std::string& why) {
+    const Visibility visibility = found.plugin->visibility == nullptr ? Visibility() : found.plugin->visibility();
+    const auto count = static_cast<int>(found.devices.size());
+    const int place =
+        name.index ? *name.index
+                   : local_device(LaunchRanks::from_environment(), count, found.plugin->product, visibility.variable);
+    if (place >= count) {
+      throw Error(ErrorKind::device,
+                  "device \"" + spec + "\" is not there: visible are " + std::to_string(count) + ", numbered from 0",
+                  visibility.variable.empty() ? "" : visibility.variable + " chooses which devices are visible");
+    }
+    return accelerator(*found.plugin, found.devices[static_cast<size_t>(place)], why);
+  };
+
+  if (name.product == kAuto) {
+    std::string passed;
+    for (const std::string& product : preferred_products()) {
+      // A process that tests on a simulator goes on with the host: the others cannot be loaded beside it.
+      if (const Plugin* other = loaded_foreign_back_end(); other != nullptr && other->product != product) {
+        passed += (passed.empty() ? "" : "; ") + product + ": this process has loaded " + other->product;
+        continue;
+      }
+      const Availability found = examine(product);
+      if (found.there()) return take(found, "auto" + (passed.empty() ? "" : ": " + passed));
+      passed += (passed.empty() ? "" : "; ") + product + ": " + found.note;
+    }
+    return host("auto: " + passed);
+  }
+
+  const Availability found = examine(name.product);
+  if (found.there()) return take(found, "as asked for");
+  if (found.plugin == nullptr && !is_known_product(name.product)) {
+    throw Error(ErrorKind::usage, "device \"" + spec + "\" is not known; allowed are " + allowed_devices());
+  }
+  throw Error(ErrorKind::device, "device \"" + spec + "\" is not there: " + found.note,
+              "use \"cpu\" or \"auto\"; `pacer doctor` says what was looked for");
 }
 
 MemoryInfo Runtime::memory() const {
+  if (plugin_ != nullptr) {
+    const auto [available, total] = device_allocator(device_).getMemoryInfo(device_.index());
+    return {total, available};
+  }
   MemoryInfo info{meminfo_bytes("MemTotal"), meminfo_bytes("MemAvailable")};
   if (const auto limit = number_in("/sys/fs/cgroup/memory.max"); limit && *limit < info.total_bytes) {
     const uint64_t used = number_in("/sys/fs/cgroup/memory.current").value_or(0);
@@ -71,6 +135,14 @@ MemoryInfo Runtime::memory() const {
     info.available_bytes = std::min(info.available_bytes, *limit - std::min(used, *limit));
   }
   return info;
+}
+
+void Runtime::bind_thread() const {
+  if (plugin_ != nullptr) c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
+}
+
+void Runtime::synchronize() const {
+  if (plugin_ != nullptr) c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
 }
 
 int Runtime::threads() const { return at::get_num_threads(); }
