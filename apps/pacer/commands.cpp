@@ -25,6 +25,7 @@ void add_commands(CLI::App& app, Context& context) {
   add_eval(app, context);
   add_generate(app, context);
   add_report(app, context);
+  add_launch(app, context);
   add_bench(app, context);
 }
 

@@ -11,6 +11,7 @@
 #include "pacer/base/json.h"
 #include "pacer/base/nearest.h"
 #include "pacer/base/terminal.h"
+#include "pacer/parallel/launch_environment.h"
 
 namespace pacer::cli {
 namespace {
@@ -104,6 +105,7 @@ int report(const Error& error, bool json) {
     std::printf("%s\n", value.dump(2, ' ', false, OrderedJson::error_handler_t::replace).c_str());
     std::fflush(stdout);
   }
+  parallel::write_error_file(error.what(), error.exit_code());
   return error.exit_code();
 }
 

@@ -53,6 +53,8 @@ int run(int count, char** arguments) {
     return 0;
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
+  } catch (const CLI::RuntimeError& ended) {  // a command that has said what went wrong
+    return ended.get_exit_code();
   } catch (const CLI::ParseError& failure) {
     // The parser may have stopped before it saw the flag.
     const bool json =

@@ -1,0 +1,2 @@
+// Stands in for a header of Gloo that LibTorch includes and does not ship; nothing of it is used.
+#pragma once

@@ -1,0 +1,77 @@
+// All ranks of a training: how they meet, their groups, and what they agree on.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pacer/parallel/launch_environment.h"
+#include "pacer/parallel/process_group.h"
+
+namespace pacer::parallel {
+
+// As device::Plugin::make_backend: a communicator of `size` ranks.
+using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout)>;
+
+struct WorldOptions {
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every collective and of the meeting
+  MakeBackend make_backend;                                      // empty: Gloo
+};
+
+class World {
+ public:
+  // Meets the other ranks. Throws Error{communication} when they do not come within the time-out.
+  World(const LaunchEnvironment& environment, const WorldOptions& options);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int64_t rank() const { return environment_.rank; }
+  int64_t size() const { return environment_.world; }
+  ProcessGroup& all() { return *all_; }
+  const std::shared_ptr<Activity>& activity() const { return activity_; }
+
+  // The group of these ranks of the world, this one among them. Every member calls it with the same ranks and name and
+  // in the same order; other ranks may make other groups of that name meanwhile.
+  std::unique_ptr<ProcessGroup> group(const std::vector<int64_t>& ranks, const std::string& name);
+
+  // Throws on every rank unless all of them hand over the same text: Error{usage} with plan_difference() on those that
+  // differ from rank 0, Error{communication} that names them on the others. what: "the ownership plan".
+  void require_same(const std::string& text, const std::string& what);
+
+  // Returns when no rank failed; else throws on every rank: Error{communication} that names the ranks that did. Each
+  // rank calls it at the same place with its own outcome.
+  void require_success_everywhere(bool fine, const std::string& what);
+
+  // Small values that ranks leave for each other. get() waits for the key until the time-out.
+  void set(const std::string& key, const std::string& value);
+  std::string get(const std::string& key);
+
+ private:
+  LaunchEnvironment environment_;
+  WorldOptions options_;
+  std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
+  c10::intrusive_ptr<c10d::Store> store_;  // none for one process alone
+  std::unique_ptr<ProcessGroup> all_;
+  int64_t compared_ = 0;
+};
+
+// A store that a launcher serves for the ranks that it starts, on the loopback interface and on a port that was free.
+class StoreHost {
+ public:
+  StoreHost();
+  ~StoreHost();
+  StoreHost(const StoreHost&) = delete;
+  StoreHost& operator=(const StoreHost&) = delete;
+  uint16_t port() const { return port_; }
+
+ private:
+  uint16_t port_ = 0;
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+}  // namespace pacer::parallel

@@ -1,0 +1,86 @@
+#include "tests/distributed/ranks.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "pacer/base/clocks.h"
+#include "pacer/base/files.h"
+#include "tests/support/files.h"
+
+namespace pacer::parallel {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Never returns: the child must not go on with the other tests.
+[[noreturn]] void be_rank(int64_t rank, int64_t count, const fs::path& folder, std::chrono::milliseconds timeout,
+                          const std::function<void(World&)>& body) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  at::set_num_threads(1);
+  ::setenv("GLOO_SOCKET_IFNAME", "lo", 1);
+  int code = 0;
+  try {
+    LaunchEnvironment environment{.rank = rank, .world = count, .local_rank = rank, .local_world = count};
+    environment.store_file = (folder / "store").string();
+    World world(environment, {.timeout = timeout, .make_backend = {}});
+    body(world);
+  } catch (const std::exception& failure) {
+    write_file(folder / ("error_" + std::to_string(rank)), failure.what());
+    code = 2;
+  }
+  if (code == 0 && ::testing::Test::HasFailure()) code = 1;
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+}  // namespace
+
+std::vector<RankOutcome> outcomes_of_ranks(int64_t count, const std::function<void(World&)>& body,
+                                           std::chrono::milliseconds timeout, std::chrono::seconds limit) {
+  const test::TemporaryFolder folder;
+  std::fflush(nullptr);
+  std::vector<pid_t> ranks;
+  const double start = wall_seconds();
+  for (int64_t rank = 0; rank < count; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) be_rank(rank, count, folder.path(), timeout, body);
+    ranks.push_back(child);
+  }
+  std::vector<RankOutcome> outcomes(ranks.size());
+  for (size_t open = ranks.size(); open > 0;) {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      int status = 0;
+      if (ranks[i] == 0 || ::waitpid(ranks[i], &status, WNOHANG) != ranks[i]) continue;
+      ranks[i] = 0;
+      --open;
+      outcomes[i].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      outcomes[i].seconds = wall_seconds() - start;
+      const fs::path error = folder.path() / ("error_" + std::to_string(i));
+      if (fs::exists(error)) outcomes[i].error = read_file(error);
+    }
+    if (open > 0 && wall_seconds() - start > static_cast<double>(limit.count())) {
+      for (const pid_t rank : ranks) {
+        if (rank != 0) ::kill(rank, SIGKILL);
+      }
+    }
+    ::usleep(2000);
+  }
+  return outcomes;
+}
+
+void run_ranks(int64_t count, const std::function<void(World&)>& body) {
+  const auto outcomes = outcomes_of_ranks(count, body);
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    EXPECT_EQ(outcomes[rank].exit_code, 0) << "rank " << rank << ": " << outcomes[rank].error;
+  }
+}
+
+}  // namespace pacer::parallel

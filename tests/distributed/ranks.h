@@ -1,0 +1,28 @@
+// Several ranks inside of one test: processes that are forked, meet in a file store and must all end well.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "pacer/parallel/world.h"
+
+namespace pacer::parallel {
+
+struct RankOutcome {
+  int exit_code = -1;  // 0: its body returned and no expectation failed; 128 + signal when one ended it
+  std::string error;   // what its body threw, else ""
+  double seconds = 0;
+};
+
+// Runs `body` in `count` processes. A rank whose expectations fail prints them and counts as failed. Ranks that are
+// still there after `limit` are killed (and fail). This process must not have used threads of LibTorch before.
+std::vector<RankOutcome> outcomes_of_ranks(int64_t count, const std::function<void(World&)>& body,
+                                           std::chrono::milliseconds timeout = std::chrono::seconds(60),
+                                           std::chrono::seconds limit = std::chrono::seconds(120));
+
+// The same, expecting every rank to end well.
+void run_ranks(int64_t count, const std::function<void(World&)>& body);
+
+}  // namespace pacer::parallel
