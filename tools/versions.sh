@@ -12,7 +12,7 @@ clang_tidy_version=23.1.4
 # docs/dependencies.md says what each is for.
 debian_packages=(
   g++:g++ cmake:cmake ninja:ninja-build make:make pkg-config:pkg-config python3:python3 :ca-certificates
-  :libcli11-dev :libyaml-cpp-dev :nlohmann-json3-dev :libpcre2-dev :libutf8proc-dev
+  :libcli11-dev :libyaml-cpp-dev :nlohmann-json3-dev :libsimdjson-dev :libpcre2-dev :libutf8proc-dev
   :libgtest-dev :libgmock-dev :librapidcheck-dev :libbenchmark-dev
 )
 # What continuous integration adds: a browser for the report, npm for two tokenizer packages, faster rebuilds and links,

@@ -34,8 +34,10 @@ RandomStream::RandomStream(uint64_t seed, Purpose purpose, uint64_t step, uint64
   key_ = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 
+uint64_t RandomStream::block_place() const { return mix(step_ ^ mix(sample_)); }
+
 std::array<uint32_t, 4> RandomStream::block(uint64_t index) const {
-  const uint64_t place = mix(step_ ^ mix(sample_));
+  const uint64_t place = block_place();
   return philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(place),
                      static_cast<uint32_t>(place >> 32)},
                     key_);

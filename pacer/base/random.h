@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace pacer {
@@ -26,12 +27,16 @@ class RandomStream {
  public:
   RandomStream(uint64_t seed, Purpose purpose, uint64_t step = 0, uint64_t sample = 0);
 
-  uint64_t bits(uint64_t index) const;                   // 64 uniform bits
-  double uniform(uint64_t index) const;                  // [0, 1), 53 bits
-  double normal(uint64_t index) const;                   // N(0, 1), Box-Muller over two draws of index
+  uint64_t bits(uint64_t index) const;   // 64 uniform bits
+  double uniform(uint64_t index) const;  // [0, 1), 53 bits
+  double normal(uint64_t index) const;   // N(0, 1), Box-Muller over two draws of index
+  // out[0 .. count) ~ N(0, 1) in f32, several times faster than normal(); the numbers are others than normal()'s, and
+  // the first n do not depend on count. Largest magnitude: 5.9.
+  void fill_normal(float* out, size_t count) const;
   uint64_t below(uint64_t index, uint64_t bound) const;  // [0, bound), bound > 0; bias below 2^-64 * bound
 
  private:
+  uint64_t block_place() const;  // (step, sample) as two counter words
   std::array<uint32_t, 4> block(uint64_t index) const;
   std::array<uint32_t, 2> key_;
   uint64_t step_;

@@ -7,3 +7,6 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/base/version.cpp" PROPE
   "PACER_VERSION=\"${PROJECT_VERSION}\";PACER_COMPILER=\"${pacer_compiler_name} ${CMAKE_CXX_COMPILER_VERSION}\"")
 set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/base/resources.cpp" PROPERTIES COMPILE_DEFINITIONS
   "PACER_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
+# Vector code for the bulk of random numbers; without contraction its bits are the same on every machine.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/pacer/base/random_normal.cpp" PROPERTIES COMPILE_OPTIONS
+  "-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math")

@@ -418,11 +418,8 @@ at::Tensor initial(const std::string& name, const std::vector<int64_t>& shape, u
   at::Tensor weight = at::zeros(shape, at::kFloat);
   if (name.ends_with(".bias")) return weight;
   const RandomStream stream(seed, Purpose::initial_weights, 0, stream_of(name));
-  float* data = weight.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < weight.numel(); ++i) {
-    data[i] = static_cast<float>(0.02 * stream.normal(static_cast<uint64_t>(i)));
-  }
-  return weight;
+  stream.fill_normal(weight.mutable_data_ptr<float>(), static_cast<size_t>(weight.numel()));
+  return weight.mul_(0.02);
 }
 
 void check_dtype(at::ScalarType dtype) {

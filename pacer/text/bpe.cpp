@@ -58,18 +58,28 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
   merges_.assign(capacity, Merge{});
   neighbours_.assign(kNeighbourBits / 64, 0);
   const size_t prefix = options_.continuing_subword_prefix.size();
-  std::string merged;
+  constexpr size_t kTogether = 64;  // merges whose look-ups go side by side
+  std::vector<std::string> merged_texts(std::min(kTogether, merges.size()));
+  std::vector<std::string_view> texts(3 * merged_texts.size());
+  std::vector<int32_t> ids(texts.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const int32_t left_id = vocabulary_.id_of(left), right_id = vocabulary_.id_of(right);
-    merged.assign(left).append(right, std::min(prefix, right.size()));
-    const int32_t merged_id = vocabulary_.id_of(merged);
+    const size_t at = rank % kTogether;
+    if (at == 0) {
+      const size_t count = std::min(kTogether, merges.size() - rank);
+      for (size_t i = 0; i < count; ++i) {
+        const auto& [left, right] = merges[rank + i];
+        merged_texts[i].assign(left).append(right, std::min(prefix, right.size()));
+        texts[3 * i] = left;
+        texts[3 * i + 1] = right;
+        texts[3 * i + 2] = merged_texts[i];
+      }
+      vocabulary_.ids_of(std::span(texts).first(3 * count), std::span(ids).first(3 * count));
+    }
+    const int32_t left_id = ids[3 * at], right_id = ids[3 * at + 1], merged_id = ids[3 * at + 2];
     if (left_id < 0 || right_id < 0 || merged_id < 0) {
+      const size_t missing = left_id < 0 ? 0 : right_id < 0 ? 1 : 2;
       throw Error(ErrorKind::format,
-                  place + ".merges[" + std::to_string(rank) + "]: \"" +
-                      (left_id < 0    ? left
-                       : right_id < 0 ? right
-                                      : merged) +
+                  place + ".merges[" + std::to_string(rank) + "]: \"" + std::string(texts[3 * at + missing]) +
                       "\" is not in the vocabulary",
                   "vocabulary and merges belong to different tokenizers, or the file was cut");
     }
@@ -77,7 +87,7 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
     size_t slot = mix(pair) & (capacity - 1);
     while (merges_[slot].pair != kNoPair && merges_[slot].pair != pair) slot = (slot + 1) & (capacity - 1);
     merges_[slot] = {pair, static_cast<uint32_t>(rank), merged_id};  // listed twice: the later rank counts
-    note_neighbours(merged);
+    note_neighbours(merged_texts[at]);
   }
   // A cut part must not meet the whole-piece look-up, and affixes depend on where the piece ends.
   cuts_allowed_ = !options_.ignore_merges && prefix == 0 && options_.end_of_word_suffix.empty();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ class Vocabulary {
   // False, and nothing added, when the string or the id is there already. 0 <= id <= kMaxId.
   bool add(std::string_view text, int32_t id);
   int32_t id_of(std::string_view text) const;  // -1: not there
+  // ids[i] = id_of(texts[i]), with the waits for memory of many look-ups side by side. Both of one length.
+  void ids_of(std::span<const std::string_view> texts, std::span<int32_t> ids) const;
+  void reserve(size_t count);  // a hint
   bool has(int64_t id) const { return id >= 0 && id < size() && entries_[static_cast<size_t>(id)].begin != kAbsent; }
   std::string_view text_of(int32_t id) const {
     const Entry& entry = entries_[static_cast<size_t>(id)];
@@ -33,12 +37,16 @@ class Vocabulary {
     uint32_t begin = kAbsent;
     uint32_t length = 0;
   };
-  void grow();
-  size_t slot_of(std::string_view text) const;  // where it is, or the empty slot where it belongs
+  struct Slot {
+    uint32_t hash = 0;  // high half: an unequal string is passed without reading it
+    int32_t id = -1;    // -1: empty
+  };
+  void set_slots(size_t count);
+  size_t slot_of(std::string_view text, uint64_t hash) const;  // where it is, or the empty slot where it belongs
 
   std::string bytes_;
   std::vector<Entry> entries_;  // by id
-  std::vector<int32_t> slots_;  // open addressing, -1: empty
+  std::vector<Slot> slots_;     // open addressing
   size_t count_ = 0;
 };
 

@@ -1,8 +1,11 @@
 #include "pacer/text/tokenizer_json.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "pacer/text/tokenizer_json_scan.h"
 
 namespace pacer::text {
 namespace {
@@ -11,7 +14,7 @@ constexpr size_t kMaxDepth = 128;
 constexpr size_t kMaxMembers = 4096;  // an ordered object looks through all of them for each new one
 
 // Streams the file: vocabulary and merges, often ten megabytes, never become JSON values.
-class Reader : public nlohmann::json_sax<OrderedJson> {
+class Reader final : public JsonEvents {
  public:
   explicit Reader(TokenizerSpec& spec) : spec_(spec) {}
 
@@ -19,14 +22,12 @@ class Reader : public nlohmann::json_sax<OrderedJson> {
   bool boolean(bool x) override { return value(x); }
   bool number_integer(int64_t x) override { return value(x); }
   bool number_unsigned(uint64_t x) override { return value(x); }
-  bool number_float(double x, const std::string&) override { return value(x); }
-  bool string(std::string& x) override {
-    if (table_ == Table::merges) return merge_text(std::move(x));
-    return value(std::move(x));
+  bool number_real(double x) override { return value(x); }
+  bool text(std::string_view x) override {
+    if (table_ == Table::merges) return merge_text(x);
+    return value(std::string(x));
   }
-  bool binary(nlohmann::json::binary_t&) override { return false; }
-
-  bool start_object(size_t) override {
+  bool start_object() override {
     if (table_ == Table::none && at_path("vocab")) {
       table_ = Table::vocabulary;
       return true;
@@ -42,7 +43,7 @@ class Reader : public nlohmann::json_sax<OrderedJson> {
     stack_.pop_back();
     return true;
   }
-  bool start_array(size_t) override {
+  bool start_array() override {
     if (table_ == Table::none && at_path("merges")) {
       table_ = Table::merges;
       return true;
@@ -69,11 +70,10 @@ class Reader : public nlohmann::json_sax<OrderedJson> {
     stack_.pop_back();
     return true;
   }
-  bool key(std::string& x) override {
-    key_ = std::move(x);
+  bool key(std::string_view x) override {
+    key_.assign(x);
     return true;
   }
-  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
 
  private:
   enum class Table { none, vocabulary, merges };
@@ -90,14 +90,14 @@ class Reader : public nlohmann::json_sax<OrderedJson> {
                                        std::to_string(Vocabulary::kMaxId) + " expected, each token and id once");
   }
 
-  bool merge_text(std::string text) {
+  bool merge_text(std::string_view text) {
     if (in_pair_) {
-      pair_.push_back(std::move(text));
+      pair_.emplace_back(text);
       return true;
     }
     if (text.starts_with("#version")) return true;  // the first line of the merges.txt it was made from
     const size_t space = text.find(' ');
-    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) wrong_entry();
+    if (space == text.npos || text.find(' ', space + 1) != text.npos) wrong_entry();
     spec_.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
     return true;
   }
@@ -159,9 +159,16 @@ std::string json_text(std::string_view text) { return OrderedJson(text).dump(); 
 
 TokenizerSpec read_tokenizer_json(std::string_view json, const std::string& place) {
   TokenizerSpec spec;
-  spec.place = place;
-  Reader reader(spec);
-  if (!OrderedJson::sax_parse(json, &reader)) {
+  const auto read = [&](auto scan) {
+    spec = TokenizerSpec{};
+    spec.place = place;
+    spec.vocabulary.reserve(
+        std::min<size_t>(json.size() / 64, Vocabulary::kMaxId));  // a token and its merge take about so many bytes
+    Reader reader(spec);
+    return scan(json, reader);
+  };
+  // The strict scanner knows neither where an error is nor numbers that fit no 64 bits: what it refuses is read again.
+  if (!read(scan_json_fast) && !read(scan_json)) {
     parse_json(json, place);  // says where and why
     throw Error(ErrorKind::bug, place + ": refused as JSON by one reader and accepted by the other");
   }

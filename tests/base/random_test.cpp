@@ -1,6 +1,8 @@
 #include "pacer/base/random.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <set>
 #include <vector>
 
@@ -65,6 +67,32 @@ TEST(RandomStream, UniformNumbersFillTheInterval) {
   double chi_square = 0;
   for (const int count : bins) chi_square += (count - expected) * (count - expected) / expected;
   EXPECT_LT(chi_square, 43.8) << "19 degrees of freedom, p = 0.001";
+}
+
+// The same law as normal(), checked by its own formula: Box-Muller in f64 on the words of the published generator.
+TEST(RandomStream, NormalNumbersInBulkAreBoxMullerOnTheBlocks) {
+  constexpr size_t kDraws = 100003;
+  const RandomStream stream(3, Purpose::test, 4, 5);
+  std::vector<float> bulk(kDraws), few(37);
+  stream.fill_normal(bulk.data(), bulk.size());
+  stream.fill_normal(few.data(), few.size());
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), bulk.begin())) << "the first numbers do not depend on the count";
+  double moments[5] = {};
+  for (size_t i = 0; i < kDraws; ++i) {
+    const uint64_t low = stream.bits(i / 4);  // the first two words of block i / 4
+    if (i % 4 < 2) {
+      const double u = (static_cast<double>((low & 0xFFFFFFFF) >> 8) + 0.5) * 0x1p-24;
+      const double angle = 2 * std::numbers::pi * static_cast<double>(low >> 32) * 0x1p-32;
+      const double expected = std::sqrt(-2 * std::log(u)) * (i % 4 == 0 ? std::cos(angle) : std::sin(angle));
+      ASSERT_NEAR(bulk[i], expected, 2e-6 * (1 + std::abs(expected))) << i;
+    }
+    for (int k = 1; k <= 4; ++k) moments[k] += std::pow(bulk[i], k) / kDraws;
+  }
+  const double n = std::sqrt(static_cast<double>(kDraws));
+  EXPECT_NEAR(moments[1], 0, 5 / n);
+  EXPECT_NEAR(moments[2], 1, 5 * std::sqrt(2.0) / n);
+  EXPECT_NEAR(moments[3], 0, 5 * std::sqrt(15.0) / n);
+  EXPECT_NEAR(moments[4], 3, 5 * std::sqrt(96.0) / n);
 }
 
 TEST(RandomStream, NormalNumbersHaveTheMomentsOfTheNormalLaw) {
