@@ -1,4 +1,4 @@
-// AdamW (Loshchilov and Hutter 2019, algorithm 2) on f32 masters.
+// AdamW (Loshchilov and Hutter 2019, algorithm 2) on masters.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,17 @@ struct AdamWOptions {
 //   weight *= 1 - rate * decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 //   weight -= rate / (1 - beta1^n) * m / (sqrt(v) / sqrt(1 - beta2^n) + epsilon)
 //
-//   weight    f32, the master        gradient  f32, same shape, unchanged
-//   first     f32, m                 second    f32, v; both zero before the first step
-//   step      1 for the first step   rate      learning rate of this step
+//   weight    f32 or bf16, the master  gradient  f32, bf16 or f16, same shape, unchanged
+//   first     dtype of weight, m       second    dtype of weight, v; both zero before the first step
+//   largest   undefined, or AMSGrad's running maximum of v (Reddi et al. 2018), which then takes the place of v below
+//   step      1 for the first step; steps that the tensor skipped do not count
+//   rate      learning rate of this step
 //
+// Arithmetic is f32 and rounded once into bf16 tensors. A tensor without elements, as an empty shard, is left as it is.
 // On the CPU the bits depend on nothing but these values; other devices use the fused kernel of the library.
 // Throws Error{bug} when dtypes, shapes or devices differ or step < 1.
 void adamw_update(at::Tensor& weight, const at::Tensor& gradient, double gradient_scale, at::Tensor& first,
-                  at::Tensor& second, int64_t step, double rate, const AdamWOptions& options);
+                  at::Tensor& second, int64_t step, double rate, const AdamWOptions& options,
+                  const at::Tensor& largest = {});
 
 }  // namespace pacer::optim

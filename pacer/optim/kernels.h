@@ -22,6 +22,31 @@ struct AdamWScalars {
 void adamw_elements(float* weight, const float* gradient, float* first, float* second, int64_t n,
                     const AdamWScalars& scalars);
 
+// The same with `largest`, the maximum of all second moments so far, in place of the second moment in the denominator
+// (AMSGrad, Reddi et al. 2018).
+void adamw_elements_amsgrad(float* weight, const float* gradient, float* first, float* second, float* largest,
+                            int64_t n, const AdamWScalars& scalars);
+
+// Muon's momentum, with g = gradient_scale * gradient: momentum <- keep momentum + add g, then
+// update = gradient_share g + momentum_share momentum.
+struct MomentumScalars {
+  float gradient_scale, keep, add, gradient_share, momentum_share;
+};
+void momentum_elements(float* momentum, const float* gradient, float* update, int64_t n,
+                       const MomentumScalars& scalars);
+
+// weight <- decay weight - step direction
+void decayed_step(float* weight, const float* direction, int64_t n, float decay, float step);
+
+// The largest |value|, not-a-number when one is; 0 for none.
+float largest_magnitude_of(const float* values, int64_t n);
+
+// Sums of squares of blocks of 1,024 values (kNormBlock; the last one may be shorter), f32: the squares of a block
+// padded with zeros are folded by halves, x[i] + x[i + 512], x[i] + x[i + 256], and so on, so that any device can do
+// the same.
+constexpr int64_t kNormBlock = 1024;
+void block_square_sums_of(const float* values, int64_t n, float* sums);
+
 // Sum of squares in f64 over at most one block of a tensor, always in the same order.
 double square_sum(const float* values, int64_t n);
 

@@ -1,79 +1,97 @@
 #include "pacer/optim/optimizer.h"
 
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "pacer/base/error.h"
 
 namespace pacer::optim {
+namespace {
 
-bool matches(const std::string& pattern, const std::string& name) {
-  size_t p = 0, n = 0, star = std::string::npos, mark = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++, mark = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != std::string::npos) {
-      p = star + 1, n = ++mark;  // let the last star swallow one more character
-    } else {
-      return false;
-    }
+OptimizerOptions adamw_for_all(const AdamWOptions& adamw, const std::vector<RateRule>& rules) {
+  OptimizerOptions options;
+  options.adamw = adamw;
+  for (const auto& [pattern, rate] : rules) {
+    GroupRule rule;
+    rule.pattern = pattern, rule.rate = rate;
+    options.routes.rules.push_back(std::move(rule));
   }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
+  return options;
 }
 
-std::map<std::string, double> rates_by_name(const std::vector<std::string>& names, const std::vector<RateRule>& rules) {
-  std::map<std::string, double> rates;
-  std::vector<bool> used(rules.size(), false);
-  for (const std::string& name : names) {
-    double& rate = rates[name] = 1.0;
-    bool found = false;
-    for (size_t i = 0; i < rules.size(); ++i) {
-      if (!matches(rules[i].pattern, name)) continue;
-      used[i] = true;
-      if (!found) rate = rules[i].rate;
-      found = true;
-    }
-  }
-  for (size_t i = 0; i < rules.size(); ++i) {
-    if (used[i]) continue;
-    throw Error(
-        ErrorKind::usage, "learning-rate rule '" + rules[i].pattern + "' matches no parameter",
-        names.empty() ? std::string() : "parameters are named like '" + names.front() + "'; * matches any text");
-  }
-  return rates;
+[[noreturn]] void not_ours(const std::string& what) {
+  throw Error(ErrorKind::format, "optimizer state: " + what,
+              "it belongs to another draft or to other optimizer settings");
 }
+
+}  // namespace
 
 Optimizer::Optimizer(const std::map<std::string, at::Tensor>& parameters, const AdamWOptions& options,
                      const std::vector<RateRule>& rules)
+    : Optimizer(parameters, adamw_for_all(options, rules)) {}
+
+Optimizer::Optimizer(const std::map<std::string, at::Tensor>& parameters, const OptimizerOptions& options)
     : options_(options) {
-  std::vector<std::string> names;
-  for (const auto& [name, weight] : parameters) names.push_back(name);
-  const auto rates = rates_by_name(names, rules);
-  for (const auto& [name, weight] : parameters) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
+  for (const auto& [name, weight] : parameters) shapes.emplace_back(name, weight.sizes().vec());
+  check_muon(options.muon);
+  routed_ = route_parameters(shapes, options.routes);
+  for (const RoutedParameter& routed : routed_) {
+    const at::Tensor& weight = parameters.at(routed.name);
     if (weight.scalar_type() != at::kFloat || !weight.is_contiguous()) {
-      throw Error(ErrorKind::bug, "Optimizer: the master of " + name + " is not contiguous f32");
+      throw Error(ErrorKind::bug, "Optimizer: the master of " + routed.name + " is not contiguous f32");
     }
-    const at::Tensor shape = weight.detach();
-    entries_.push_back({name, weight, at::zeros_like(shape), at::zeros_like(shape), rates.at(name)});
+    Entry entry;
+    entry.weight = weight;
+    if (routed.route == Route::muon) {
+      entry.first = zero_momentum(weight, options.muon);
+    } else {
+      entry.first = at::zeros_like(weight.detach()), entry.second = at::zeros_like(weight.detach());
+    }
+    entry.counter = at::zeros({1}, at::kLong);
+    entries_.push_back(std::move(entry));
   }
 }
 
 std::map<std::string, at::Tensor> Optimizer::gradients() const {
   std::map<std::string, at::Tensor> gradients;
-  for (const Entry& entry : entries_) gradients[entry.name] = entry.weight.grad();
+  for (size_t i = 0; i < entries_.size(); ++i) gradients[routed_[i].name] = entries_[i].weight.grad();
   return gradients;
 }
 
 void Optimizer::step(double learning_rate, double gradient_scale) {
+  // Muon first: it is the one that can refuse, and then nothing has changed.
+  std::vector<MuonParameter> matrices;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const RoutedParameter& routed = routed_[i];
+    if (routed.route != Route::muon || !entries_[i].weight.grad().defined()) continue;
+    MuonParameter matrix;
+    matrix.name = routed.name;
+    matrix.weight = entries_[i].weight.detach();  // same storage, outside of autograd
+    matrix.gradient = entries_[i].weight.grad();
+    matrix.momentum = entries_[i].first;
+    matrix.rate = learning_rate * options_.muon_rate * routed.rate;
+    matrix.weight_decay = routed.weight_decay.value_or(options_.muon_weight_decay);
+    matrix.gradient_scale = gradient_scale;
+    matrix.layout = routed.layout;
+    matrices.push_back(std::move(matrix));
+  }
+  muon_update(matrices, options_.muon);
   ++steps_;
-  for (Entry& entry : entries_) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
     const at::Tensor& gradient = entry.weight.grad();
     if (!gradient.defined()) continue;
-    at::Tensor weight = entry.weight.detach();  // same storage, outside of autograd
-    adamw_update(weight, gradient, gradient_scale, entry.first, entry.second, steps_, learning_rate * entry.rate,
-                 options_);
+    const int64_t own = ++*entry.counter.mutable_data_ptr<int64_t>();
+    if (routed_[i].route == Route::muon) continue;
+    AdamWOptions adamw = options_.adamw;
+    adamw.weight_decay = routed_[i].weight_decay.value_or(adamw.weight_decay);
+    at::Tensor weight = entry.weight.detach();
+    adamw_update(weight, gradient, gradient_scale, entry.first, entry.second, own, learning_rate * routed_[i].rate,
+                 adamw);
   }
 }
 
@@ -86,34 +104,38 @@ void Optimizer::clear_gradients() {
 
 std::map<std::string, at::Tensor> Optimizer::state() const {
   std::map<std::string, at::Tensor> state;
-  for (const Entry& entry : entries_) {
-    state[entry.name + ".exp_avg"] = entry.first;
-    state[entry.name + ".exp_avg_sq"] = entry.second;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const std::string& name = routed_[i].name;
+    if (routed_[i].route == Route::muon) {
+      state[name + ".momentum_buffer"] = entries_[i].first;
+    } else {
+      state[name + ".exp_avg"] = entries_[i].first;
+      state[name + ".exp_avg_sq"] = entries_[i].second;
+    }
+    state[name + ".step"] = entries_[i].counter;
   }
   return state;
 }
 
 void Optimizer::load_state(const std::map<std::string, at::Tensor>& state, int64_t steps) {
-  const auto own = this->state();
+  auto own = this->state();
+  const bool counted = std::ranges::any_of(state, [](const auto& entry) { return entry.first.ends_with(".step"); });
+  if (!counted) std::erase_if(own, [](const auto& entry) { return entry.first.ends_with(".step"); });
   for (const auto& [name, tensor] : own) {
     const auto found = state.find(name);
-    if (found == state.end()) {
-      throw Error(ErrorKind::format, "optimizer state: '" + name + "' is missing", "it belongs to another draft");
-    }
-    if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != at::kFloat) {
-      throw Error(ErrorKind::format,
-                  "optimizer state: '" + name + "' is " + c10::str(found->second.scalar_type(), found->second.sizes()) +
-                      ", expected " + c10::str(at::kFloat, tensor.sizes()),
-                  "it belongs to another draft");
+    if (found == state.end()) not_ours("'" + name + "' is missing");
+    if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type()) {
+      not_ours("'" + name + "' is " + c10::str(found->second.scalar_type(), found->second.sizes()) + ", expected " +
+               c10::str(tensor.scalar_type(), tensor.sizes()));
     }
   }
   for (const auto& [name, tensor] : state) {
-    if (!own.contains(name)) {
-      throw Error(ErrorKind::format, "optimizer state: '" + name + "' belongs to no parameter",
-                  "it belongs to another draft");
-    }
+    if (!own.contains(name)) not_ours("'" + name + "' belongs to no parameter");
   }
   for (const auto& [name, tensor] : own) tensor.copy_(state.at(name));
+  if (!counted) {
+    for (Entry& entry : entries_) entry.counter.fill_(steps);
+  }
   steps_ = steps;
 }
 

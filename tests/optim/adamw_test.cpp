@@ -1,6 +1,7 @@
 #include "pacer/optim/adamw.h"
 
 #include <cmath>
+#include <map>
 #include <numbers>
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -118,9 +120,135 @@ TEST(AdamW, BitsDoNotDependOnThreadsNorOnThePlaceInTheTensor) {
   EXPECT_TRUE(test::same_bits(one.weight.slice(0, 5, 1000), slice.weight));
 }
 
-TEST(AdamW, RefusesWhatIsNotF32) {
+// A recorded bf16 run rounds after every operation of a step, ours once a step: each may put a weight half an ulp, of
+// the larger of its first and last value, beside the other.
+::testing::AssertionResult within_roundings(const at::Tensor& weight, const at::Tensor& stored, const at::Tensor& start,
+                                            int64_t steps) {
+  const at::Tensor ulp = at::maximum(start.abs(), stored.to(at::kFloat).abs()) * std::ldexp(1.0, -7);
+  const at::Tensor distance = (weight.to(at::kFloat) - stored.to(at::kFloat)).abs() / ulp;
+  if (distance.max().item<double>() <= static_cast<double>(steps)) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << distance.max().item<double>() << " ulps after " << steps << " steps";
+}
+
+// One run of the golden file: gradients are means over micro-batches, clipped together; `bias` decays never.
+class GoldenAdamW : public ::testing::TestWithParam<int> {};
+
+TEST_P(GoldenAdamW, TenStepsAsRecorded) {
+  const test::GoldenTensors golden("muon/adamw_clip.safetensors");
+  const std::string run = "adamw" + std::to_string(GetParam());
+  nlohmann::json settings;
+  for (const auto& entry : test::golden_json("muon/adamw_clip.json")) {
+    if (entry["name"] == run) settings = entry;
+  }
+  const at::ScalarType dtype = settings["param_dtype"] == "bf16" ? at::kBFloat16 : at::kFloat;
+  const bool amsgrad = settings.value("amsgrad", false);
+  struct Entry {
+    at::Tensor weight, first, second, largest;
+    int64_t steps = 0;
+  };
+  std::map<std::string, Entry> entries;
+  for (const std::string name : {"bias", "emb", "w"}) {
+    Entry& e = entries[name];
+    e.weight = golden["init." + name].to(dtype);
+    e.first = at::zeros_like(e.weight), e.second = at::zeros_like(e.weight);
+    if (amsgrad) e.largest = at::zeros_like(e.weight);
+  }
+  for (int64_t step = 1; step <= 10; ++step) {
+    std::map<std::string, at::Tensor> gradients;
+    for (auto& [name, e] : entries) {
+      const auto& skip = settings["skipped_grad"];
+      if (!skip.is_null() && skip["param"] == name && skip["step"] == step) continue;
+      const int64_t used = settings["accumulation"];
+      gradients[name] = golden["micro_grads." + name][step - 1].slice(0, 0, used).mean(0).to(dtype).to(at::kFloat);
+    }
+    double clip = 1;
+    if (!settings["clip_max_norm"].is_null()) {
+      const double norm = global_norm(gradients);
+      const double stored = settings["norms_before_clip"][static_cast<size_t>(step - 1)];
+      EXPECT_NEAR(norm / stored, 1, 1e-6) << step;
+      clip = clip_coefficient(norm, settings["clip_max_norm"]);
+    }
+    for (auto& [name, gradient] : gradients) {
+      Entry& e = entries[name];
+      AdamWOptions options{.beta1 = settings["betas"][0], .beta2 = settings["betas"][1], .epsilon = settings["eps"]};
+      if (name != "bias") options.weight_decay = settings["weight_decay"];
+      adamw_update(e.weight, gradient, clip, e.first, e.second, ++e.steps,
+                   settings["lr_per_step"][static_cast<size_t>(step - 1)], options, e.largest);
+    }
+    for (auto& [name, e] : entries) {
+      const std::string stored = run + ".step" + std::to_string(step) + "." + name;
+      if (!golden.has(stored)) continue;
+      if (dtype == at::kFloat) {
+        EXPECT_TRUE(test::close(e.weight, golden[stored], 1e-6, 1e-6)) << stored;
+      } else {
+        EXPECT_TRUE(within_roundings(e.weight, golden[stored], golden["init." + name], step)) << stored;
+      }
+    }
+  }
+  for (auto& [name, e] : entries) {
+    EXPECT_EQ(static_cast<double>(e.steps), golden[run + ".step_count." + name].item<double>()) << name;
+    const double bound = dtype == at::kFloat ? 1e-6 : 2e-2;
+    EXPECT_TRUE(test::close_l2(e.first, golden[run + ".exp_avg." + name], bound)) << name;
+    EXPECT_TRUE(test::close_l2(e.second, golden[run + ".exp_avg_sq." + name], bound)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, GoldenAdamW, ::testing::Range(0, 6));
+
+// A second implementation, on masters and gradients in both dtypes.
+TEST(AdamWOfGroups, TenStepsAsRecorded) {
+  const test::GoldenTensors golden("muon/adamw_clip.safetensors");
+  nlohmann::json settings;
+  for (const auto& entry : test::golden_json("muon/adamw_clip.json")) {
+    if (entry["name"] == "dmuon_adamw") settings = entry;
+  }
+  const AdamWOptions options{.beta1 = settings["betas"][0],
+                             .beta2 = settings["betas"][1],
+                             .epsilon = settings["eps"],
+                             .weight_decay = settings["weight_decay"]};
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const std::string run = dtype == at::kFloat ? "dmuon_adamw.f32" : "dmuon_adamw.bf16";
+    for (const std::string name : {"emb", "w"}) {
+      at::Tensor weight = golden["init." + name].to(dtype);
+      at::Tensor first = at::zeros_like(weight), second = at::zeros_like(weight);
+      for (int64_t step = 1; step <= 10; ++step) {
+        adamw_update(weight, golden["micro_grads." + name][step - 1][0].to(dtype), 1.0, first, second, step,
+                     settings["lr_per_step"][static_cast<size_t>(step - 1)], options);
+        const std::string stored = run + ".step" + std::to_string(step) + "." + name;
+        if (!golden.has(stored)) continue;
+        if (dtype == at::kFloat) {
+          EXPECT_TRUE(test::close(weight, golden[stored], 1e-6, 1e-6)) << stored;
+        } else {
+          EXPECT_TRUE(within_roundings(weight, golden[stored], golden["init." + name], step)) << stored;
+        }
+      }
+    }
+  }
+}
+
+TEST(AdamW, LeavesATensorWithoutElementsAlone) {
+  at::Tensor weight = at::zeros({0}), first = at::zeros({0}), second = at::zeros({0});
+  EXPECT_NO_THROW(adamw_update(weight, at::zeros({0}), 1, first, second, 3, 0.1, {}));
+}
+
+TEST(AdamW, ComputesBf16InF32) {
+  at::Tensor weight = at::randn({1003}).to(at::kBFloat16), first = at::randn({1003}).to(at::kBFloat16);
+  at::Tensor second = at::randn({1003}).square().to(at::kBFloat16);
+  const at::Tensor gradient = at::randn({1003}).to(at::kBFloat16);
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat).clone(); };
+  at::Tensor w = wide(weight), m = wide(first), v = wide(second);
+  adamw_update(w, wide(gradient), 0.5, m, v, 3, 0.01, kOptions);
+  adamw_update(weight, gradient, 0.5, first, second, 3, 0.01, kOptions);
+  EXPECT_TRUE(test::same_bits(weight, w.to(at::kBFloat16)));
+  EXPECT_TRUE(test::same_bits(first, m.to(at::kBFloat16)));
+  EXPECT_TRUE(test::same_bits(second, v.to(at::kBFloat16)));
+}
+
+TEST(AdamW, RefusesTensorsThatDoNotFit) {
   at::Tensor weight = at::ones({2}), first = at::zeros({2}), second = at::zeros({2});
-  EXPECT_THROW(adamw_update(weight, at::ones({2}, at::kBFloat16), 1, first, second, 1, 0.1, {}), Error);
+  EXPECT_THROW(adamw_update(weight, at::ones({2}, at::kLong), 1, first, second, 1, 0.1, {}), Error);
+  at::Tensor half = at::zeros({2}, at::kBFloat16);
+  EXPECT_THROW(adamw_update(weight, at::ones({2}), 1, half, second, 1, 0.1, {}), Error);
   EXPECT_THROW(adamw_update(weight, at::ones({3}), 1, first, second, 1, 0.1, {}), Error);
   EXPECT_THROW(adamw_update(weight, at::ones({2}), 1, first, second, 0, 0.1, {}), Error);
 }
