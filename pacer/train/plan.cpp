@@ -161,7 +161,8 @@ Json fixed_values(const Recipe& recipe) {
 void check_continuation(const RunPlan& plan, const RunPlan& now, const std::filesystem::path& run) {
   std::string different;
   for (const auto& [key, value] : now.recipe.items()) {
-    const Json before = plan.recipe.contains(key) ? plan.recipe.at(key) : Json();
+    // A run that began before there was such a key did what its default says.
+    const Json before = plan.recipe.contains(key) ? plan.recipe.at(key) : value_json(*find_key(key), Recipe{});
     if (before != value)
       different += (different.empty() ? "" : "; ") + key + " was " + before.dump() + ", is " + value.dump();
   }

@@ -53,7 +53,20 @@ struct OptimizerSection {
   double epsilon = 1e-8;
   double weight_decay = 0.0;
   double clip = 1.0;
-  std::map<std::string, double> rates;
+  std::map<std::string, double> rates, decays;
+
+  std::string matrix = "adamw";  // or "muon": what updates matrices, and what the others
+  std::string rest = "adamw";
+  std::map<std::string, std::string> routes;
+  std::optional<double> matrix_learning_rate, matrix_weight_decay;
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::string momentum_dtype = "f32";
+  std::string update_scale = "match_rms_adamw";
+  std::string newton_schulz = "gram";
+  std::string newton_schulz_dtype = "bf16";
+  std::string coefficients = "polar-express";
+  std::vector<int64_t> restarts = {2};
 };
 
 struct LossSection {

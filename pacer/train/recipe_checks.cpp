@@ -63,6 +63,33 @@ void check_draft(const Checker& check) {
   }
 }
 
+void check_optimizer(const Checker& check) {
+  const OptimizerSection& optimizer = check.resolved.recipe.optimizer;
+  const bool muon = optimizer.matrix == "muon" ||
+                    std::ranges::any_of(optimizer.routes, [](const auto& route) { return route.second == "muon"; });
+  if (!muon) {
+    for (const char* key :
+         {"optimizer.matrix_learning_rate", "optimizer.matrix_weight_decay", "optimizer.momentum", "optimizer.nesterov",
+          "optimizer.momentum_dtype", "optimizer.update_scale", "optimizer.newton_schulz",
+          "optimizer.newton_schulz_dtype", "optimizer.coefficients", "optimizer.restarts"}) {
+      if (check.given(key)) {
+        check.conflict(key, "is a setting of Muon, which nothing takes: 'adamw' in", "optimizer.matrix",
+                       "set optimizer.matrix to muon, or leave the key out");
+      }
+    }
+    return;
+  }
+  const std::vector<int64_t>& restarts = optimizer.restarts;
+  if (!std::ranges::is_sorted(restarts) || std::ranges::adjacent_find(restarts) != restarts.end()) {
+    check.conflict("optimizer.restarts", "must be ascending without repetition, for", "optimizer.newton_schulz",
+                   "they are iterations in the order in which they happen");
+  }
+  if (optimizer.newton_schulz == "gram" && optimizer.newton_schulz_dtype == "bf16" && restarts.empty()) {
+    check.conflict("optimizer.restarts", "is empty and cannot go with 'bf16' of", "optimizer.newton_schulz_dtype",
+                   "the iteration would diverge on badly conditioned matrices: keep a restart, or store in f32");
+  }
+}
+
 void check_loss(const Checker& check) {
   const Recipe& recipe = check.resolved.recipe;
   if (recipe.loss.ce == 0 && recipe.loss.l1 == 0) {
@@ -128,6 +155,7 @@ void check_data(const Checker& check) {
 void check_recipe(const ResolvedRecipe& resolved) {
   const Checker check{resolved};
   check_draft(check);
+  check_optimizer(check);
   check_loss(check);
   check_schedule_keys(check);
   check_data(check);

@@ -74,6 +74,12 @@ struct Reader {
     for (size_t i = 0; i < node.keys.size(); ++i) values[node.keys[i].text] = number(key, node.items[i]);
   }
 
+  void assign(const Key& key, const YamlNode& node, std::map<std::string, std::string>& values) const {
+    if (node.kind != YamlNode::Kind::map) fail_value(key, node);
+    values.clear();
+    for (size_t i = 0; i < node.keys.size(); ++i) values[node.keys[i].text] = text(key, node.items[i]);
+  }
+
   double number(const Key& key, const YamlNode& node) const {
     const auto value = node.kind == YamlNode::Kind::scalar && !node.quoted ? parse_number(node.text) : std::nullopt;
     if (!value || *value < key.least || *value > key.most || (key.above && *value == key.least)) fail_value(key, node);

@@ -18,6 +18,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path recipe() const { return path_ / "recipe.yaml"; }
   std::filesystem::path plan() const { return path_ / "plan.json"; }
+  std::filesystem::path parameters() const { return path_ / "parameters.txt"; }
   std::filesystem::path environment() const { return path_ / "environment.json"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }

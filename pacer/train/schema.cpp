@@ -129,6 +129,57 @@ std::vector<Key> make_schema() {
           "factors on the learning rate by parameter name, `*` matches any text, for example `\"markov_head.*\": 3`")
           .greater(0)
           .to(1000),
+      Row("optimizer.decays", at(&R::optimizer, &O::decays),
+          "weight decay by parameter name in place of the other ones, for example `\"*norm*\": 0`")
+          .from(0)
+          .to(10),
+      Row("optimizer.matrix", at(&R::optimizer, &O::matrix),
+          "what updates matrices: `adamw`, or `muon`, an orthogonalised momentum; embeddings and heads take `rest`")
+          .of({"adamw", "muon"}),
+      Row("optimizer.rest", at(&R::optimizer, &O::rest),
+          "what updates everything else; `sharded_adamw` is AdamW whose tensors are cut among ranks")
+          .of({"adamw", "sharded_adamw"}),
+      Row("optimizer.routes", at(&R::optimizer, &O::routes),
+          "what updates the parameters with these names, for example `\"markov_head.*\": muon`; `parameters.txt` in "
+          "the "
+          "run folder shows every parameter's route and its reason")
+          .of({"muon", "adamw", "sharded_adamw"}),
+      Row("optimizer.matrix_learning_rate", at(&R::optimizer, &O::matrix_learning_rate),
+          "peak learning rate of Muon; null: learning_rate, which `match_rms_adamw` makes a sensible choice")
+          .greater(0)
+          .to(10)
+          .wish(),
+      Row("optimizer.matrix_weight_decay", at(&R::optimizer, &O::matrix_weight_decay),
+          "weight decay of Muon; null: weight_decay")
+          .from(0)
+          .to(10)
+          .wish(),
+      Row("optimizer.momentum", at(&R::optimizer, &O::momentum), "of Muon").from(0).to(0.9999).wish(),
+      Row("optimizer.nesterov", at(&R::optimizer, &O::nesterov), "Muon looks one step of its momentum ahead").wish(),
+      Row("optimizer.momentum_dtype", at(&R::optimizer, &O::momentum_dtype), "element type of Muon's momentum")
+          .of({"f32", "bf16"})
+          .wish(),
+      Row("optimizer.update_scale", at(&R::optimizer, &O::update_scale),
+          "factor on an m x n update of Muon: `match_rms_adamw` 0.2 sqrt(max(m, n)), `original` sqrt(max(1, m / n))")
+          .of({"match_rms_adamw", "original", "none"})
+          .wish(),
+      Row("optimizer.newton_schulz", at(&R::optimizer, &O::newton_schulz),
+          "form of the iteration: `gram` works on the smaller product of the matrix with itself, `direct` on the "
+          "matrix")
+          .of({"gram", "direct"})
+          .wish(),
+      Row("optimizer.newton_schulz_dtype", at(&R::optimizer, &O::newton_schulz_dtype),
+          "element type between its products, whose sums are f32")
+          .of({"bf16", "f32", "f16"})
+          .wish(),
+      Row("optimizer.coefficients", at(&R::optimizer, &O::coefficients), "of the iteration's polynomials")
+          .of({"polar-express", "you", "jordan"})
+          .wish(),
+      Row("optimizer.restarts", at(&R::optimizer, &O::restarts),
+          "iterations, counted from 0, before which the Gram form begins again from the matrix; bf16 needs one")
+          .from(1)
+          .to(4)
+          .wish(),
 
       Row("loss.ce", at(&R::loss, &L::ce), "weight of the cross-entropy with the target's token").from(0).to(1000),
       Row("loss.l1", at(&R::loss, &L::l1), "weight of the L1 distance to the target's distribution").from(0).to(1000),

@@ -18,7 +18,7 @@ using Member = std::function<T&(Recipe&)>;  // where the value of a key lives in
 using Slot =
     std::variant<Member<int64_t>, Member<double>, Member<bool>, Member<std::string>, Member<std::optional<int64_t>>,
                  Member<std::optional<double>>, Member<std::optional<std::string>>, Member<std::vector<int64_t>>,
-                 Member<std::map<std::string, double>>>;
+                 Member<std::map<std::string, double>>, Member<std::map<std::string, std::string>>>;
 
 struct Key {
   std::string name;  // "optimizer.learning_rate", or a word for the keys without a section
@@ -27,7 +27,7 @@ struct Key {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   bool above = false;                // the least value itself is not allowed
-  std::vector<std::string> choices;  // of a text; empty: any
+  std::vector<std::string> choices;  // of a text, or of the texts of a mapping; empty: any
   bool required = false;
   // Whether a run may be continued with another value: only what cannot change a bit of the result.
   bool may_change = false;

@@ -57,7 +57,8 @@ std::string Key::type() const {
                  [](const Member<std::optional<double>>&) { return "number or null"; },
                  [](const Member<std::optional<std::string>>&) { return "text or null"; },
                  [](const Member<std::vector<int64_t>>&) { return "list of whole numbers"; },
-                 [](const Member<std::map<std::string, double>>&) { return "mapping of text to number"; }},
+                 [](const Member<std::map<std::string, double>>&) { return "mapping of text to number"; },
+                 [](const Member<std::map<std::string, std::string>>&) { return "mapping of text to text"; }},
       slot);
 }
 
@@ -93,32 +94,36 @@ std::string value_text(const Key& key, const Recipe& recipe) {
     for (const auto& value : values) text += (text.size() > 1 ? ", " : "") + item(value);
     return text + close;
   };
-  return std::visit(Overloaded{[&](const Member<int64_t>& m) { return std::to_string(read(m, recipe)); },
-                               [&](const Member<double>& m) { return number_text(read(m, recipe)); },
-                               [&](const Member<bool>& m) { return std::string(read(m, recipe) ? "true" : "false"); },
-                               [&](const Member<std::string>& m) { return text_value(read(m, recipe)); },
-                               [&](const Member<std::optional<int64_t>>& m) {
-                                 const auto& value = read(m, recipe);
-                                 return value ? std::to_string(*value) : "null";
-                               },
-                               [&](const Member<std::optional<double>>& m) {
-                                 const auto& value = read(m, recipe);
-                                 return value ? number_text(*value) : "null";
-                               },
-                               [&](const Member<std::optional<std::string>>& m) {
-                                 const auto& value = read(m, recipe);
-                                 return value ? text_value(*value) : "null";
-                               },
-                               [&](const Member<std::vector<int64_t>>& m) {
-                                 return list(read(m, recipe), '[', ']',
-                                             [](int64_t value) { return std::to_string(value); });
-                               },
-                               [&](const Member<std::map<std::string, double>>& m) {
-                                 return list(read(m, recipe), '{', '}', [](const auto& entry) {
-                                   return quoted(entry.first) + ": " + number_text(entry.second);
-                                 });
-                               }},
-                    key.slot);
+  return std::visit(
+      Overloaded{[&](const Member<int64_t>& m) { return std::to_string(read(m, recipe)); },
+                 [&](const Member<double>& m) { return number_text(read(m, recipe)); },
+                 [&](const Member<bool>& m) { return std::string(read(m, recipe) ? "true" : "false"); },
+                 [&](const Member<std::string>& m) { return text_value(read(m, recipe)); },
+                 [&](const Member<std::optional<int64_t>>& m) {
+                   const auto& value = read(m, recipe);
+                   return value ? std::to_string(*value) : "null";
+                 },
+                 [&](const Member<std::optional<double>>& m) {
+                   const auto& value = read(m, recipe);
+                   return value ? number_text(*value) : "null";
+                 },
+                 [&](const Member<std::optional<std::string>>& m) {
+                   const auto& value = read(m, recipe);
+                   return value ? text_value(*value) : "null";
+                 },
+                 [&](const Member<std::vector<int64_t>>& m) {
+                   return list(read(m, recipe), '[', ']', [](int64_t value) { return std::to_string(value); });
+                 },
+                 [&](const Member<std::map<std::string, double>>& m) {
+                   return list(read(m, recipe), '{', '}', [](const auto& entry) {
+                     return quoted(entry.first) + ": " + number_text(entry.second);
+                   });
+                 },
+                 [&](const Member<std::map<std::string, std::string>>& m) {
+                   return list(read(m, recipe), '{', '}',
+                               [](const auto& entry) { return quoted(entry.first) + ": " + text_value(entry.second); });
+                 }},
+      key.slot);
 }
 
 std::string default_text(const Key& key) { return key.required ? "(required)" : value_text(key, Recipe{}); }

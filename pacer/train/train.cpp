@@ -14,6 +14,7 @@
 #include "pacer/train/draft_setup.h"
 #include "pacer/train/environment.h"
 #include "pacer/train/memory.h"
+#include "pacer/train/optimizer_setup.h"
 #include "pacer/train/recipe_reader.h"
 #include "pacer/train/row_sets.h"
 #include "pacer/train/run_folder.h"
@@ -73,11 +74,6 @@ std::string short_number(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3g", value);
   return text.data();
-}
-
-optim::AdamWOptions adamw_options(const OptimizerSection& section) {
-  return {
-      .beta1 = section.beta1, .beta2 = section.beta2, .epsilon = section.epsilon, .weight_decay = section.weight_decay};
 }
 
 TrainResult result_of(const RunFolder& folder, const CheckpointStore& checkpoints, const RunPlan& plan,
@@ -179,10 +175,7 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     constexpr int64_t kWarmStartTokens = 512;
     if (recipe.draft.warm_start) bench.draft->warm_start(bench.features->batch(first_rows(rows, kWarmStartTokens)));
   }
-  std::vector<optim::RateRule> rules;
-  for (const auto& [pattern, rate] : recipe.optimizer.rates) rules.push_back({pattern, rate});
-  bench.optimizer =
-      std::make_unique<optim::Optimizer>(bench.draft->parameters(), adamw_options(recipe.optimizer), rules);
+  bench.optimizer = std::make_unique<optim::Optimizer>(bench.draft->parameters(), optimizer_options(recipe.optimizer));
   if (newest) load_optimizer(*newest, state.step, *bench.optimizer);
 
   // The plan is made once and kept.
@@ -199,6 +192,8 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     write_file(folder.recipe(), resolved_yaml(resolved));
     write_file(folder.plan(), plan.to_json().dump(2) + "\n");
   }
+  write_file(folder.parameters(), route_page(*bench.optimizer, recipe.optimizer));
+  for (const std::string& line : route_summary(*bench.optimizer)) log_info(line);
   write_file(folder.environment(), environment(runtime, options.command).dump(2) + "\n");
   log_info("plan: " + plan.how + "; warm-up " + format_count(plan.warmup_steps) + " steps, learning rate " +
            short_number(schedule.at(1)) + " to " + short_number(schedule.peak) + " to " +

@@ -101,6 +101,7 @@ TEST(Recipe, SaysWhatIsAllowedInsteadOfAWrongValue) {
   EXPECT_NE(refusal("optimizer:\n  learning_rate: 0\n").what.find("above 0"), std::string::npos);
   EXPECT_NE(refusal("optimizer:\n  learning_rate: .nan\n").what.find("is '.nan'"), std::string::npos);
   EXPECT_NE(refusal("optimizer:\n  rates: {a: -1}\n").what.find("r.yaml:2:14"), std::string::npos);
+  EXPECT_EQ(refusal("optimizer:\n  routes: {a: adam}\n").hint, "did you mean 'adamw'?");
   EXPECT_NE(refusal("model: 3\n").what.find("section 'model' is '3'"), std::string::npos);
   EXPECT_NE(refusal("- a\n").what.find("found a list"), std::string::npos);
   EXPECT_EQ(refusal("model:\n  target: t\nschedule:\n  steps: 3\n").what, "r.yaml: 'data.train' is missing");
@@ -130,13 +131,22 @@ TEST(Recipe, NamesBothSidesOfAConflict) {
   EXPECT_NE(conflicting({"schedule.warmup_steps=3", "schedule.warmup_ratio=0.1"}), "accepted");
   EXPECT_NE(conflicting({"schedule.epochs=null", "schedule.steps=5", "schedule.warmup_steps=5"}), "accepted");
   EXPECT_NE(conflicting({"data.max_length=8", "draft.block_size=8"}), "accepted");
+  EXPECT_EQ(conflicting({"optimizer.matrix=muon", "optimizer.momentum=0.9"}), "accepted");
+  EXPECT_EQ(conflicting({"optimizer.routes={\"fc.*\": muon}", "optimizer.momentum=0.9"}), "accepted");
+  EXPECT_EQ(conflicting({"optimizer.momentum=0.9"}),
+            "override optimizer.momentum is a setting of Muon, which nothing takes: 'adamw' in optimizer.matrix");
+  EXPECT_NE(conflicting({"optimizer.matrix=muon", "optimizer.restarts=[]"}), "accepted");
+  EXPECT_EQ(conflicting({"optimizer.matrix=muon", "optimizer.restarts=[]", "optimizer.newton_schulz_dtype=f32"}),
+            "accepted");
+  EXPECT_NE(conflicting({"optimizer.matrix=muon", "optimizer.restarts=[3, 2]"}), "accepted");
 }
 
 TEST(Recipe, PrintsWhatItReadsBackTheSame) {
-  const ResolvedRecipe resolved =
-      parse_recipe(kSmall, "r.yaml",
-                   {"optimizer.rates={\"markov_head.*\": 3}", "draft.taps=[-1, 4]", "data.validation=\"a: b #c\"",
-                    "optimizer.epsilon=1e-7", "model.target=\"null\"", "device=cpu"});
+  const ResolvedRecipe resolved = parse_recipe(
+      kSmall, "r.yaml",
+      {"optimizer.rates={\"markov_head.*\": 3}", "optimizer.matrix=muon",
+       "optimizer.routes={\"fc.*\": sharded_adamw, a: muon}", "optimizer.decays={\"*norm*\": 0}", "draft.taps=[-1, 4]",
+       "data.validation=\"a: b #c\"", "optimizer.epsilon=1e-7", "model.target=\"null\"", "device=cpu"});
   const ResolvedRecipe again = parse_recipe(resolved_yaml(resolved), "again.yaml");
   for (const Key& key : schema()) {
     EXPECT_EQ(value_json(key, again.recipe), value_json(key, resolved.recipe)) << key.name;
@@ -184,6 +194,8 @@ TEST(Recipe, EveryKeyIsReadFromItsOwnPlaceAndItsDefaultIsAllowed) {
             value = {1};
           else if constexpr (std::is_same_v<T, std::map<std::string, double>>)
             value = {{"x", 1.0}};
+          else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>)
+            value = {{"x", "muon"}};
           else
             value = 1;
         },

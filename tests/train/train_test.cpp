@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -17,6 +18,7 @@
 #include "pacer/base/logging.h"
 #include "pacer/base/random.h"
 #include "pacer/draft/config.h"
+#include "pacer/formats/tensor_source.h"
 #include "pacer/train/recipe_reader.h"
 #include "pacer/train/run_folder.h"
 #include "tests/support/files.h"
@@ -106,6 +108,64 @@ TEST(Train, LearnsAndLeavesACompleteFolder) {
   const draft::DraftConfig draft =
       draft::DraftConfig::from_json(read_json(result.draft / "config.json"), "config.json");
   EXPECT_EQ(draft.block_size, 4);
+}
+
+Recipe muon_recipe(const fs::path& folder) {
+  Recipe recipe = checked_recipe(folder);
+  recipe.optimizer.matrix = "muon";
+  recipe.optimizer.routes = {{"fc.weight", "adamw"}};
+  return recipe;
+}
+
+TEST(TrainWithMuon, StoppedAndContinuedEndsWithTheSameBits) {
+  const pacer::test::TemporaryFolder temporary;
+  const Recipe recipe = muon_recipe(temporary.path());
+  const TrainResult whole = run(recipe, temporary.path() / "whole");
+  const fs::path folder = temporary.path() / "parts";
+  EXPECT_EQ(run(recipe, folder, /*stop_after=*/5).step, 5);
+  TrainOptions options;
+  options.run = folder;
+  const TrainResult finished = train(recipe_of_run(folder), options);
+  EXPECT_TRUE(finished.finished);
+  expect_same_checkpoint(whole.checkpoint, finished.checkpoint);
+  EXPECT_EQ(records(folder, "train"), records(temporary.path() / "whole", "train"));
+}
+
+TEST(TrainWithMuon, LearnsAndSaysWhichParameterTookWhichRoute) {
+  const pacer::test::TemporaryFolder temporary;
+  Recipe recipe = muon_recipe(temporary.path());
+  recipe.schedule.steps = 60;
+  const fs::path folder = temporary.path() / "run";
+  const TrainResult result = run(recipe, folder);
+  EXPECT_LT(*result.last_loss, 0.9 * *result.first_loss);
+  const auto state = pacer::formats::SafetensorsFile::open(result.checkpoint / "optimizer.safetensors");
+  std::istringstream page(read_file(folder / "parameters.txt"));
+  int64_t parameters = 0, muon = 0;
+  for (std::string line; std::getline(page, line); ++parameters) {
+    std::istringstream words(line);
+    std::string name, shape, route;
+    words >> name >> shape >> route;
+    EXPECT_EQ(state->has(name + ".momentum_buffer"), route == "muon") << line;
+    EXPECT_EQ(state->has(name + ".exp_avg_sq"), route == "adamw") << line;
+    EXPECT_TRUE(state->has(name + ".step")) << line;
+    EXPECT_EQ(line.find("rule 'fc.weight'") != std::string::npos, name == "fc.weight") << line;
+    if (route == "muon") {
+      ++muon;
+    } else if (shape.find('x') != std::string::npos) {
+      EXPECT_NE(line.find("rule '"), std::string::npos) << line;  // no matrix misses Muon without one
+    }
+  }
+  EXPECT_EQ(muon, 7);  // of the one layer: q, k, v, o, gate, up, down
+  EXPECT_GT(parameters, muon);
+}
+
+TEST(TrainWithMuon, CannotBeContinuedWithAdamW) {
+  const pacer::test::TemporaryFolder temporary;
+  Recipe recipe = muon_recipe(temporary.path());
+  run(recipe, temporary.path() / "run", /*stop_after=*/3);
+  recipe.optimizer.matrix = "adamw";
+  EXPECT_NE(refusal(recipe, temporary.path() / "run", ErrorKind::usage).find("optimizer.matrix was \"muon\""),
+            std::string::npos);
 }
 
 TEST(Train, ReturnsAtOnceWhenFinished) {
