@@ -51,7 +51,7 @@ int64_t guessed_cost(const PlanParameter& parameter) {
 // In millions of multiplications. An element of AdamW moves 28 bytes (weight and two moments read and written, the
 // gradient read); machines multiply about ten times while they move a byte.
 int64_t route_cost(const PlanParameter& parameter) {
-  constexpr int64_t kAdamW = 280, kMomentum = 120;
+  constexpr int64_t kAdamW = 280, kMomentum = 120;  // per element
   const int64_t elements = parameter.elements();
   int64_t multiplications = kAdamW * elements;
   if (parameter.route == Route::muon) {

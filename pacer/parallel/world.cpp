@@ -73,13 +73,16 @@ World::World(const LaunchEnvironment& environment, const WorldOptions& options)
 
 World::~World() = default;
 
-std::unique_ptr<ProcessGroup> World::group(const std::vector<int64_t>& ranks, const std::string& name) {
+std::shared_ptr<ProcessGroup> World::group(const std::vector<int64_t>& ranks, const std::string& name) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank());
   const int64_t place = found - ranks.begin();
+  std::string prefix = "group/" + name;
+  for (const int64_t member : ranks) prefix += "." + std::to_string(member);
+  // A second communicator would find the addresses of the first under the same keys of the store.
+  std::shared_ptr<ProcessGroup>& group = groups_[prefix];
+  if (group != nullptr) return group;
   c10::intrusive_ptr<c10d::Backend> backend;
   if (ranks.size() > 1 && found != ranks.end()) {
-    std::string prefix = "group/" + name;
-    for (const int64_t member : ranks) prefix += "." + std::to_string(member);
     try {
       backend = options_.make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), static_cast<int>(place),
                                       static_cast<int>(ranks.size()), options_.timeout);
@@ -90,7 +93,8 @@ std::unique_ptr<ProcessGroup> World::group(const std::vector<int64_t>& ranks, co
                   "did every rank start?");
     }
   }
-  return std::make_unique<ProcessGroup>(name, ranks, place, std::move(backend), activity_);
+  group = std::make_shared<ProcessGroup>(name, ranks, place, std::move(backend), activity_);
+  return group;
 }
 
 void World::require_same(const std::string& text, const std::string& what) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,9 +36,10 @@ class World {
   ProcessGroup& all() { return *all_; }
   const std::shared_ptr<Activity>& activity() const { return activity_; }
 
-  // The group of these ranks of the world, this one among them. Every member calls it with the same ranks and name and
-  // in the same order; other ranks may make other groups of that name meanwhile.
-  std::unique_ptr<ProcessGroup> group(const std::vector<int64_t>& ranks, const std::string& name);
+  // The group of these ranks of the world, this one among them; the same one when it is asked for again. Every member
+  // calls it with the same ranks and name and in the same order; other ranks may make other groups of that name
+  // meanwhile.
+  std::shared_ptr<ProcessGroup> group(const std::vector<int64_t>& ranks, const std::string& name);
 
   // Throws on every rank unless all of them hand over the same text: Error{usage} with plan_difference() on those that
   // differ from rank 0, Error{communication} that names them on the others. what: "the ownership plan".
@@ -56,7 +58,8 @@ class World {
   WorldOptions options_;
   std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
   c10::intrusive_ptr<c10d::Store> store_;  // none for one process alone
-  std::unique_ptr<ProcessGroup> all_;
+  std::shared_ptr<ProcessGroup> all_;
+  std::map<std::string, std::shared_ptr<ProcessGroup>> groups_;  // by name and ranks
   int64_t compared_ = 0;
 };
 
