@@ -3,6 +3,7 @@
 #include <string>
 
 #include "apps/pacer/commands.h"
+#include "apps/pacer/device_options.h"
 #include "apps/pacer/signals.h"
 #include "pacer/base/error.h"
 #include "pacer/base/numbers.h"
@@ -14,9 +15,10 @@ namespace pacer::cli {
 namespace {
 
 struct Arguments {
+  DeviceOptions device;
   std::filesystem::path target;
   workflow::GenerateOptions options;
-  std::string dtype = "bf16", device = "auto", policy = "drop", variables;
+  std::string dtype = "bf16", policy = "drop", variables;
   int threads = 0;
 };
 
@@ -27,7 +29,7 @@ void run(Arguments arguments, const Context& context) {
     options.variables = parse_ordered_json(arguments.variables, "--template-variables", ErrorKind::usage);
   }
   options.target_name = std::filesystem::weakly_canonical(arguments.target).filename().string();
-  auto runtime = device::Runtime::open(arguments.device);
+  auto runtime = arguments.device.open();
   if (arguments.threads > 0) runtime.set_threads(arguments.threads);
   const auto text = text::ModelText::load(arguments.target);
   const auto target = target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
@@ -79,7 +81,7 @@ void add_data_generate(CLI::App& data, Context& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--limit", options.limit, "First so many prompts; 0: all")->capture_default_str();
-  command->add_option("--device", arguments->device)->capture_default_str();
+  arguments->device.add_to(*command);
   command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
   context.add_common(*command, {"pacer data generate --target model --prompts prompts.jsonl --out rows.jsonl",
                                 "pacer data generate --target m.gguf --prompts p.jsonl --out r.jsonl "

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/pacer/commands.h"
+#include "apps/pacer/device_options.h"
 #include "pacer/base/files.h"
 #include "pacer/base/numbers.h"
 #include "pacer/base/progress.h"
@@ -23,9 +24,10 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
+  DeviceOptions device;
   fs::path target, draft, out;
   std::vector<fs::path> tasks;
-  std::string dtype = "bf16", device = "auto", variables;
+  std::string dtype = "bf16", variables;
   int64_t limit = 0, repeat = 1;
   int threads = 0;
   eval::MeasureOptions options;
@@ -38,7 +40,7 @@ void run(Arguments arguments, const Context& context) {
     variables = parse_ordered_json(arguments.variables, "--template-variables", ErrorKind::usage);
   }
   const std::vector<eval::Task> tasks = eval::read_tasks(arguments.tasks, arguments.limit);
-  auto runtime = device::Runtime::open(arguments.device);
+  auto runtime = arguments.device.open();
   if (arguments.threads > 0) runtime.set_threads(arguments.threads);
   const eval::Words words = eval::words_of(text::ModelText::load(arguments.target), variables);
   const std::shared_ptr<const target::Target> target =
@@ -134,7 +136,7 @@ void add_eval(CLI::App& app, Context& context) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command->add_option("--out", arguments->out, "Write the result as JSON (docs/evaluation.md)");
-  command->add_option("--device", arguments->device)->capture_default_str();
+  arguments->device.add_to(*command);
   command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
   context.add_common(
       *command,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/pacer/commands.h"
+#include "apps/pacer/device_options.h"
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
@@ -26,8 +27,9 @@ namespace fs = std::filesystem;
 using decode::Origin;
 
 struct Arguments {
+  DeviceOptions device;
   fs::path target, draft;
-  std::string prompt, system, dtype = "bf16", device = "auto", variables;
+  std::string prompt, system, dtype = "bf16", variables;
   std::string pace = "auto";
   bool raw = false, lookup = false, seeded = false;
   int threads = 0;
@@ -101,7 +103,7 @@ void run(Arguments arguments, const Context& context) {
   if (arguments.lookup && !arguments.draft.empty()) {
     throw Error(ErrorKind::usage, "--draft and --lookup exclude each other: one draft runs ahead at a time");
   }
-  auto runtime = device::Runtime::open(arguments.device);
+  auto runtime = arguments.device.open();
   if (arguments.threads > 0) runtime.set_threads(arguments.threads);
   const auto text = text::ModelText::load(arguments.target);
   const std::vector<int64_t> prompt = prompt_ids(arguments, *text);
@@ -181,7 +183,7 @@ void add_generate(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_option("--template-variables", arguments->variables,
                       "JSON object for the chat template, e.g. {\"enable_thinking\": false}");
-  command->add_option("--device", arguments->device)->capture_default_str();
+  arguments->device.add_to(*command);
   command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
   context.add_common(*command,
                      {"pacer generate --target model.gguf --prompt \"What is the capital of France?\"",

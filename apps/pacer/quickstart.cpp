@@ -2,6 +2,7 @@
 #include <string>
 
 #include "apps/pacer/commands.h"
+#include "apps/pacer/device_options.h"
 #include "apps/pacer/signals.h"
 #include "pacer/train/stop_signal.h"
 #include "pacer/workflow/quickstart.h"
@@ -12,12 +13,15 @@ namespace {
 struct Arguments {
   workflow::QuickstartOptions options;
   std::string model;
+  DeviceOptions device;
 };
 
 void run(Arguments arguments, const Context& context) {
   workflow::QuickstartOptions& options = arguments.options;
   if (!arguments.model.empty()) options.model = arguments.model;
   options.command = {"pacer", "quickstart"};
+  arguments.device.use_kernel_paths();
+  options.device = arguments.device.device;
   Json summary;
   int signal = 0;
   {
@@ -65,7 +69,7 @@ void add_quickstart(CLI::App& app, Context& context) {
       ->check(CLI::Range(1, 20));
   command->add_flag("--full", options.wishes.full, "Compare the texts of every prompt in f32, too");
   command->add_option("--threads", options.threads, "0: as the machine has cores")->capture_default_str();
-  command->add_option("--device", options.device)->capture_default_str();
+  arguments->device.add_to(*command);
   command->add_option("--seed", options.seed)->capture_default_str();
   context.add_common(*command, {"pacer quickstart", "pacer quickstart --minutes 30 --dir long",
                                 "pacer quickstart --model ./my-model --full"});

@@ -10,6 +10,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/bench/child_process.h"
+#include "pacer/device/names.h"
 
 namespace pacer::bench {
 namespace {
@@ -63,7 +64,7 @@ bool is_out_of_memory(const std::exception& error) {
 OrderedJson run_here(const Case& one, const Works& works, Settings settings) {
   settings.dtype = one.dtype.empty() ? settings.dtype : one.dtype;
   const Work work = works.work(one.bench, one.name);
-  device::Runtime runtime = device::Runtime::open("cpu");
+  device::Runtime runtime = device::Runtime::open(device::kHost);
   runtime.set_threads(settings.threads);
   limit_memory(work, runtime);
   try {

@@ -30,6 +30,7 @@ class TimedTarget final : public target::Target {
   }
 
   const target::ModelConfig& config() const override { return inner_->config(); }
+  c10::Device device() const override { return inner_->device(); }
   at::ScalarType dtype() const override { return inner_->dtype(); }
   std::unique_ptr<target::KvCache> new_cache(int64_t capacity_hint) const override {
     return inner_->new_cache(capacity_hint);

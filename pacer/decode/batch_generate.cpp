@@ -116,7 +116,8 @@ class Batch {
         ends.push_back(end - 1);
         row = end;
       }
-      const at::Tensor logits = target_.logits(at::index_select(output.last, 0, at::tensor(ends, at::kLong)));
+      const at::Tensor logits =
+          target_.logits(at::index_select(output.last, 0, at::tensor(ends, at::kLong).to(output.last.device())));
       watch_.lap(statistics_.prefill);
       take(logits, first);
       retire();

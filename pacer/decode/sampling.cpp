@@ -12,6 +12,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/base/random.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/nn/lanes.h"
 
 namespace pacer::decode {
@@ -30,7 +31,7 @@ at::Tensor host_rows(const at::Tensor& logits) {
                                     " with " + std::to_string(logits.dim()) + " dimensions");
   }
   const at::Tensor rows = logits.dim() == 1 ? logits.unsqueeze(0) : logits;
-  return rows.cpu().contiguous();
+  return device::to_host(rows).contiguous();
 }
 
 // Sixteen lanes let the compiler use vector maxima; the first place of the maximum is then a plain search.

@@ -5,6 +5,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/decode/sampling.h"
+#include "pacer/device/kernels.h"
 
 namespace pacer::decode {
 namespace {
@@ -18,7 +19,7 @@ std::span<const float> row_of(const at::Tensor& matrix, int64_t row) {
 
 void check_matrix(const at::Tensor& matrix, int64_t rows, const char* name) {
   if (matrix.dim() != 2 || matrix.size(0) != rows || matrix.scalar_type() != at::kFloat || !matrix.is_contiguous() ||
-      !matrix.is_cpu()) {
+      !device::in_host_memory(matrix)) {
     throw Error(ErrorKind::bug, std::string("verify: ") + name + " must be a contiguous f32 host matrix of " +
                                     std::to_string(rows) + " rows");
   }

@@ -6,6 +6,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 
 namespace pacer::draft {
 
@@ -15,7 +16,7 @@ at::Tensor index_tensor(const std::vector<int64_t>& values) {
 
 PackedTokens host_tokens(const FeatureBatch& batch) {
   const auto dense = [](const at::Tensor& tensor, at::ScalarType dtype) {
-    return tensor.defined() && tensor.dim() == 1 && tensor.is_contiguous() && tensor.is_cpu() &&
+    return tensor.defined() && tensor.dim() == 1 && tensor.is_contiguous() && device::in_host_memory(tensor) &&
            tensor.scalar_type() == dtype;
   };
   if (!dense(batch.ids, at::kLong) || !dense(batch.supervised, at::kByte)) {

@@ -35,11 +35,13 @@ class BlockProposer final : public Proposer {
         dtype_(draft_dtype(*target_)),
         // Without a vocabulary of its own the draft reads the target's head, which is packed already.
         backbone_(RowBackbone::make(config_, draft.weights,
-                                    config_.reduced() ? draft_head(config_, *target_) : at::Tensor(), dtype_)),
-        markov_(arrange_markov(config_, draft.weights, dtype_)) {
-    if (config_.markov != MarkovKind::none) w1_ = draft.weights.at("markov_head.markov_w1.weight").to(dtype_);
+                                    config_.reduced() ? draft_head(config_, *target_) : at::Tensor(), dtype_,
+                                    target_->device())),
+        markov_(arrange_markov(config_, draft.weights, dtype_, target_->device())) {
+    const c10::Device device = target_->device();
+    if (config_.markov != MarkovKind::none) w1_ = draft.weights.at("markov_head.markov_w1.weight").to(device, dtype_);
     if (config_.confidence_head) {
-      confidence_weight_ = draft.weights.at("confidence_head.proj.weight").to(at::kFloat).flatten();
+      confidence_weight_ = draft.weights.at("confidence_head.proj.weight").to(device, at::kFloat).flatten();
       confidence_bias_ = draft.weights.at("confidence_head.proj.bias").to(at::kFloat).item<double>();
     }
   }

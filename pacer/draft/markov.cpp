@@ -13,12 +13,14 @@
 
 namespace pacer::draft {
 
-MarkovWeights arrange_markov(const DraftConfig& config, const DraftWeights& weights, at::ScalarType dtype) {
+MarkovWeights arrange_markov(const DraftConfig& config, const DraftWeights& weights, at::ScalarType dtype,
+                             std::optional<c10::Device> device) {
   MarkovWeights out;
   out.kind = config.markov;
   if (out.kind == MarkovKind::none) return out;
   const auto get = [&](const std::string& name) {
-    return weights.at("markov_head." + name).detach().to(dtype, false, /*copy=*/true);
+    const at::Tensor weight = weights.at("markov_head." + name).detach();
+    return weight.to(device.value_or(weight.device()), dtype, false, /*copy=*/true);
   };
   out.w2 = get("markov_w2.weight");
   if (out.kind != MarkovKind::vanilla) {

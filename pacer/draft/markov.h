@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -15,7 +16,9 @@ struct MarkovWeights {
   at::Tensor w2;                           // [n, r]
   at::Tensor projection, projection_bias;  // gated: [r, H + r], [r]; rnn: [3 r, 2 r + H], [3 r]
 };
-MarkovWeights arrange_markov(const DraftConfig& config, const DraftWeights& weights, at::ScalarType dtype);
+// Copies in `dtype`, on `device` or where the weights are.
+MarkovWeights arrange_markov(const DraftConfig& config, const DraftWeights& weights, at::ScalarType dtype,
+                             std::optional<c10::Device> device = std::nullopt);
 
 // What the head makes of one slot of each row: logits gain w2 u.
 struct MarkovStep {

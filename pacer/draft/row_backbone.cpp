@@ -10,6 +10,8 @@
 #include <ATen/ops/empty.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
+#include "pacer/draft/plain_row_backbone.h"
 #include "pacer/nn/key_value_panels.h"
 #include "pacer/nn/rope.h"
 #include "pacer/nn/row_attention.h"
@@ -224,10 +226,15 @@ at::Tensor Rows<T>::block(const at::Tensor& embedded) {
 }  // namespace
 
 std::unique_ptr<RowBackbone> RowBackbone::make(const DraftConfig& config, const DraftWeights& weights,
-                                               const at::Tensor& head, at::ScalarType dtype) {
+                                               const at::Tensor& head, at::ScalarType dtype, c10::Device device) {
+  if (dtype != at::kBFloat16 && dtype != at::kFloat) {
+    throw Error(ErrorKind::bug, std::string("a draft decodes in f32 or bf16, not in ") + c10::toString(dtype));
+  }
+  if (!device::own_kernels(device) || !device::own_attention(device)) {
+    return make_plain_row_backbone(config, weights, head, dtype, device);
+  }
   if (dtype == at::kBFloat16) return std::make_unique<Rows<uint16_t>>(config, weights, head, dtype);
-  if (dtype == at::kFloat) return std::make_unique<Rows<float>>(config, weights, head, dtype);
-  throw Error(ErrorKind::bug, std::string("a draft decodes in f32 or bf16, not in ") + c10::toString(dtype));
+  return std::make_unique<Rows<float>>(config, weights, head, dtype);
 }
 
 }  // namespace pacer::draft

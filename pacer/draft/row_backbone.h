@@ -16,9 +16,10 @@ namespace pacer::draft {
 class RowBackbone {
  public:
   // head: [n, H] rows of the target's head in the draft's vocabulary, dtype f32 or bf16; undefined when the caller
-  // takes the target's logits.
+  // takes the target's logits. device: where it computes; tensors that come and go are there. Where Pacer's own
+  // kernels do not apply, the layers of Backbone in LibTorch's operators.
   static std::unique_ptr<RowBackbone> make(const DraftConfig& config, const DraftWeights& weights,
-                                           const at::Tensor& head, at::ScalarType dtype);
+                                           const at::Tensor& head, at::ScalarType dtype, c10::Device device);
   virtual ~RowBackbone() = default;
 
   virtual int64_t length() const = 0;  // context rows

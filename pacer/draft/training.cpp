@@ -17,6 +17,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/base/random.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/draft/backbone.h"
 #include "pacer/draft/block_batch.h"
 #include "pacer/draft/markov.h"
@@ -44,9 +45,14 @@ at::Tensor floats(const std::vector<float>& values) {
 }
 
 std::vector<float> to_vector(const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().to(at::kFloat).contiguous();
+  const at::Tensor dense = device::to_host(tensor.detach().to(at::kFloat)).contiguous();
   const float* data = dense.const_data_ptr<float>();
   return {data, data + dense.numel()};
+}
+
+DraftWeights on_device(DraftWeights weights, c10::Device device) {
+  for (auto& [name, weight] : weights) weight = weight.to(device);
+  return weights;
 }
 
 // A compute copy, or some rows of one that stands for several parameters, and the master that it follows.
@@ -64,10 +70,11 @@ class BlockDraftTraining final : public DraftTraining {
         loss_(loss),
         target_(std::move(target)),
         dtype_(dtype),
-        masters_(std::move(draft.weights)),
+        device_(target_->device()),
+        masters_(on_device(std::move(draft.weights), device_)),
         backbone_(config_, target::rope_table(config_.layer.rope, config_.layer.head_dim, config_.layer.max_position)),
         weights_(draft::arrange(config_, masters_, dtype)),
-        markov_(arrange_markov(config_, masters_, dtype)),
+        markov_(arrange_markov(config_, masters_, dtype, device_)),
         teacher_head_(draft_head(config_, *target_)),
         head_(teacher_head_.to(dtype)),
         vocab_loss_(loss.tile_bytes) {
@@ -91,7 +98,7 @@ class BlockDraftTraining final : public DraftTraining {
 
   at::Tensor teacher_log_sums(const at::Tensor& last) const override {
     if (!config_.reduced() || loss_.renormalised_teacher) return {};
-    return nn::log_sum_rows(last, target_->head_weight());
+    return nn::log_sum_rows(there(last), target_->head_weight()).to(last.device());
   }
 
   BlockPlan plan(const FeatureBatch& batch, int64_t anchors_per_sequence, const StepRandom& random) const override {
@@ -121,6 +128,8 @@ class BlockDraftTraining final : public DraftTraining {
   };
 
   void link();
+  at::Tensor there(const at::Tensor& tensor) const { return tensor.defined() ? tensor.to(device_) : tensor; }
+  nn::RopeRows there(const nn::RopeRows& rows) const { return {there(rows.cos), there(rows.sin)}; }
   Context context_pass(const FeatureBatch& batch, const BlockBatch& blocks);
   at::Tensor block_pass(const BlockBatch& blocks, const Context& context);
   LiveLosses part_losses(const FeatureBatch& batch, const BlockPlan& plan, const BlockBatch& blocks,
@@ -140,6 +149,7 @@ class BlockDraftTraining final : public DraftTraining {
   LossOptions loss_;
   std::shared_ptr<const target::Target> target_;
   at::ScalarType dtype_;
+  c10::Device device_;
   DraftWeights masters_;
   Backbone backbone_;
   BackboneWeights weights_;
@@ -188,8 +198,10 @@ void BlockDraftTraining::link() {
 
 // Keys and values of every layer, cut off from what made them: the gradients of many parts meet there.
 BlockDraftTraining::Context BlockDraftTraining::context_pass(const FeatureBatch& batch, const BlockBatch& blocks) {
-  const at::Tensor tapped = batch.tapped.index_select(0, blocks.context_rows).to(dtype_);
-  const nn::RopeRows positions = rope_cache_.rows(backbone_.rope(), blocks.context_positions);
+  // Picked where they are: of the features only what blocks see goes to the device.
+  const at::Tensor picked = batch.tapped.index_select(0, blocks.context_rows.to(batch.tapped.device()));
+  const at::Tensor tapped = picked.to(device_, dtype_);
+  const nn::RopeRows positions = there(rope_cache_.rows(backbone_.rope(), blocks.context_positions));
   const at::Tensor rows = backbone_.context(weights_, tapped);
   Context context;
   for (const LayerWeights& layer : weights_.layers) {
@@ -225,8 +237,8 @@ void BlockDraftTraining::Context::backward() {
 
 // [B * K, H] behind the final norm.
 at::Tensor BlockDraftTraining::block_pass(const BlockBatch& blocks, const Context& context) {
-  const nn::RopeRows positions = rope_cache_.rows(backbone_.rope(), blocks.positions);
-  at::Tensor x = target_->embedding_weight().index_select(0, blocks.ids).to(dtype_);
+  const nn::RopeRows positions = there(rope_cache_.rows(backbone_.rope(), blocks.positions));
+  at::Tensor x = target_->embedding_weight().index_select(0, there(blocks.ids)).to(dtype_);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const KeysValues keys{context.leaves[2 * i], context.leaves[2 * i + 1]};
     x = backbone_.layer(weights_.layers[i], static_cast<int64_t>(i), x, keys, blocks.layout, positions);
@@ -247,13 +259,13 @@ nn::VocabLossInput BlockDraftTraining::loss_input(const FeatureBatch& batch, con
   const bool wants_teacher =
       !backward || loss_.l1_alpha != 0 || (config_.confidence_head && loss_.confidence_alpha != 0);
   if (wants_teacher) {
-    input.teacher = batch.last;
+    input.teacher = there(batch.last);
     input.teacher_head = target_->head_weight();
     input.teacher_row = live.teacher_row;
     input.kept_ids = config_.kept_ids;
     input.renormalised = loss_.renormalised_teacher;
     if (batch.log_sum.defined() && config_.reduced() && !loss_.renormalised_teacher) {
-      input.teacher_log_sum = batch.log_sum;
+      input.teacher_log_sum = there(batch.log_sum);
       input.teacher_kept_head = teacher_head_;
     }
   }
@@ -277,9 +289,9 @@ at::Tensor BlockDraftTraining::confidence_logits(const at::Tensor& hidden, const
 BlockDraftTraining::MarkovRows BlockDraftTraining::markov_rows(const BlockBatch& blocks, const BlockPlan& plan,
                                                                const LiveSlots& live, int64_t first_slot,
                                                                const at::Tensor& hidden, bool backward) const {
-  const at::Tensor slots = index_tensor(live.slot);
+  const at::Tensor slots = there(index_tensor(live.slot));
   MarkovRows rows;
-  rows.ids = blocks.previous_ids;
+  rows.ids = there(blocks.previous_ids);
   if (markov_.kind != MarkovKind::vanilla) {
     rows.e = leaf_rows(rows.ids, backward), rows.e_row = live.slot;
     rows.u = markov_blocks(markov_, rows.e, hidden, plan.block_size).index_select(0, slots);
@@ -296,7 +308,7 @@ BlockDraftTraining::MarkovRows BlockDraftTraining::markov_rows(const BlockBatch&
     rows.e_row.push_back(at);
     first[static_cast<size_t>(at)] = live.slot[i];
   }
-  rows.ids = rows.ids.index_select(0, index_tensor(first));
+  rows.ids = rows.ids.index_select(0, there(index_tensor(first)));
   rows.e = rows.u = leaf_rows(rows.ids, backward), rows.u_row = rows.e_row;
   return rows;
 }
@@ -335,11 +347,11 @@ LiveLosses BlockDraftTraining::part_losses(const FeatureBatch& batch, const Bloc
                                            const LiveSlots& live, int64_t first_slot, const Context& context,
                                            const LossScale& scale, bool backward) {
   const at::Tensor hidden = block_pass(blocks, context);
-  const at::Tensor live_hidden = hidden.index_select(0, index_tensor(live.slot));
+  const at::Tensor live_hidden = hidden.index_select(0, there(index_tensor(live.slot)));
   MarkovRows markov;
   if (config_.markov != MarkovKind::none) markov = markov_rows(blocks, plan, live, first_slot, hidden, backward);
   const at::Tensor live_e = config_.confidence_head && config_.confidence_with_markov
-                                ? markov.e.to(at::kFloat).index_select(0, index_tensor(markov.e_row))
+                                ? markov.e.to(at::kFloat).index_select(0, there(index_tensor(markov.e_row)))
                                 : at::Tensor();
   const at::Tensor confidence = config_.confidence_head ? confidence_logits(live_hidden, live_e) : at::Tensor();
 
@@ -370,7 +382,7 @@ LiveLosses BlockDraftTraining::part_losses(const FeatureBatch& batch, const Bloc
       const double slope = confidence_loss(losses.confidence[i], accepted).sigmoid - static_cast<double>(accepted);
       d_logits[i] = static_cast<float>(scale.confidence * static_cast<double>(live.weight[i]) * slope);
     }
-    outputs.push_back(confidence), gradients.push_back(floats(d_logits));
+    outputs.push_back(confidence), gradients.push_back(there(floats(d_logits)));
   }
   torch::autograd::backward(outputs, gradients);
   const at::NoGradGuard no_grad;
@@ -378,14 +390,16 @@ LiveLosses BlockDraftTraining::part_losses(const FeatureBatch& batch, const Bloc
   return losses;
 }
 
-LossTerms BlockDraftTraining::loss(const FeatureBatch& batch, const BlockPlan& plan, const LossScale& scale,
+LossTerms BlockDraftTraining::loss(const FeatureBatch& given, const BlockPlan& plan, const LossScale& scale,
                                    bool backward) {
-  const PackedTokens tokens = host_tokens(batch);
+  const PackedTokens tokens = host_tokens(given);
   const LiveSlots live = live_slots(config_, plan, tokens.ids.data());
   LiveLosses losses;
   if (live.slot.empty()) return sum_terms(config_, plan, live, losses);
   const at::AutoGradMode grad_mode(backward);
   const BlockBatch blocks = block_batch(config_, plan, tokens);
+  FeatureBatch batch = given;  // states on the device for all parts at once
+  batch.last = there(given.last), batch.log_sum = there(given.log_sum);
   Context context = context_pass(batch, blocks);
   const int64_t slots = plan.block_size, parts = (plan.blocks() * slots + kRowsAtOnce - 1) / kRowsAtOnce;
   const int64_t per_part = (plan.blocks() + parts - 1) / parts;

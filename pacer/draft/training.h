@@ -23,6 +23,7 @@ struct LossScale {
   double ce = 0, l1 = 0, confidence = 0;
 };
 
+// Computes where the target is. Features may be there or in host memory; ids and masks are in host memory.
 class DraftTraining {
  public:
   // A new draft with N(0, 0.02) weights drawn by (seed, initial_weights, tensor name), or warm-started (below).

@@ -91,7 +91,7 @@ void warm_start(const DraftConfig& config, const target::Target& target, const F
   put("norm.weight", target.weight("model.norm.weight"));
   at::Tensor& fc = weights.at("fc.weight");
   fc.mul_(0.1);
-  fc.slice(1, fc.size(1) - hidden).add_(at::eye(hidden, at::kFloat));
+  fc.slice(1, fc.size(1) - hidden).add_(at::eye(hidden, at::kFloat).to(fc.device()));
 }
 
 }  // namespace pacer::draft

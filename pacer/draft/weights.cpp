@@ -11,6 +11,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/nn/tensor_io.h"
 
 namespace pacer::draft {
@@ -54,7 +55,7 @@ void check_frozen(const std::shared_ptr<formats::TensorSource>& source, const st
   for (int64_t begin = 0; begin < own.size(0); begin += 4096) {
     const int64_t end = std::min(begin + 4096, own.size(0));
     const at::Tensor theirs = nn::load_tensor(source, name, own.scalar_type()).slice(0, begin, end).to(at::kFloat);
-    const at::Tensor ours = own.slice(0, begin, end).to(at::kFloat);
+    const at::Tensor ours = device::to_host(own.slice(0, begin, end)).to(at::kFloat);
     if (!(theirs - ours).abs().le(ours.abs() * 0.0079 + 1e-6).all().item<bool>()) {
       throw Error(ErrorKind::format, source->place() + ": " + name + " differs from the target's",
                   "the draft was trained for another target, or for another revision of it");
@@ -122,7 +123,7 @@ void check_target(const DraftConfig& config, const target::Target& target, const
 
 at::Tensor draft_head(const DraftConfig& config, const target::Target& target) {
   const at::Tensor head = target.head_weight();
-  return config.reduced() ? head.index_select(0, ids_tensor(config.kept_ids)) : head;
+  return config.reduced() ? head.index_select(0, ids_tensor(config.kept_ids).to(head.device())) : head;
 }
 
 DraftFolder read_draft(const std::filesystem::path& folder, at::ScalarType dtype, const target::Target& target) {
@@ -165,10 +166,13 @@ DraftFolder read_draft(const std::filesystem::path& folder, at::ScalarType dtype
 void write_draft(const std::filesystem::path& folder, const DraftFolder& draft, at::ScalarType dtype,
                  const target::Target* with_frozen) {
   DraftWeights stored;  // sorted by name, as every writer of this layout does
-  for (const auto& [name, weight] : draft.weights) stored[name] = weight.detach().to(dtype).contiguous();
+  const auto storable = [&](const at::Tensor& tensor) {
+    return device::to_host(tensor.detach().to(dtype)).contiguous();
+  };
+  for (const auto& [name, weight] : draft.weights) stored[name] = storable(weight);
   if (with_frozen != nullptr) {
-    stored[kEmbedding] = with_frozen->embedding_weight().to(dtype).contiguous();
-    stored[kHead] = draft_head(draft.config, *with_frozen).to(dtype).contiguous();
+    stored[kEmbedding] = storable(with_frozen->embedding_weight());
+    stored[kHead] = storable(draft_head(draft.config, *with_frozen));
   }
   if (draft.config.reduced()) {
     stored[kMap] = ids_tensor(draft.config.kept_ids) - at::arange(draft.config.draft_vocab(), at::kLong);

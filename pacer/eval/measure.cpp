@@ -8,6 +8,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/decode/prompt_lookup.h"
+#include "pacer/device/device_memory.h"
 
 namespace pacer::eval {
 namespace {
@@ -154,7 +155,7 @@ class Measurement {
     at::Tensor logits;
     replay.on_logits = [&](const at::Tensor& row) { logits = row; };
     decode::decode_plain(target_, ids, replay);
-    const at::Tensor row = logits.cpu().contiguous();
+    const at::Tensor row = device::to_host(logits).contiguous();
     const std::span<const float> values(row.const_data_ptr<float>(), static_cast<size_t>(row.numel()));
     double best = -std::numeric_limits<double>::infinity(), second = best;
     for (const float value : values) {

@@ -12,7 +12,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/nn/block_attention_rows.h"
+#include "pacer/nn/plain.h"
 
 namespace pacer::nn {
 namespace {
@@ -292,6 +294,9 @@ at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k_block, const
                            const at::Tensor& k_context, const at::Tensor& v_context, const BlockLayout& layout,
                            double scale, std::optional<int64_t> window) {
   check(q, k_block, v_block, k_context, v_context, layout);
+  if (!device::own_attention(q)) {
+    return plain::block_attention(q, k_block, v_block, k_context, v_context, layout, scale, window);
+  }
   return BlockAttention::apply(q.contiguous(), k_block.contiguous(), v_block.contiguous(), k_context.contiguous(),
                                v_context.contiguous(), layout, scale, window);
 }

@@ -9,8 +9,10 @@
 #include <ATen/ops/empty.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/nn/bfloat16.h"
 #include "pacer/nn/clones.h"
+#include "pacer/nn/plain.h"
 #include "pacer/nn/row_kernels.h"
 
 namespace pacer::nn {
@@ -57,6 +59,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     throw Error(ErrorKind::bug, "causal_attention: q " + c10::str(q.sizes()) + ", k " + c10::str(k.sizes()) + ", v " +
                                     c10::str(v.sizes()));
   }
+  if (!device::own_attention(q)) return plain::causal_attention(q, k, v, window);
   const int64_t rows = q.size(0), length = k.size(0), past = length - rows, heads = q.size(1), dim = q.size(2);
   const int64_t kv_heads = k.size(1), group = heads / kv_heads, reach = std::min(window.value_or(length), length);
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));

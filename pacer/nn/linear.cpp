@@ -15,6 +15,7 @@
 
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 
 namespace pacer::nn {
 namespace {
@@ -95,7 +96,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
                     c10::str(weight.sizes()) + (bias.defined() ? ", bias " + c10::str(bias.sizes()) : std::string()),
                 "the checkpoint and its config.json disagree about a size");
   }
-  const bool f32 = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat && x.is_cpu();
+  const bool f32 = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat && device::own_kernels(x);
   if (!f32 || x.numel() == 0) return at::linear(x, weight, bias);
   if (!c10::GradMode::is_enabled()) return f32_product(chosen().forward, x, weight, bias);
   const at::Tensor y = F32Linear::apply(x, weight);

@@ -9,7 +9,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/nn/bfloat16.h"
+#include "pacer/nn/plain.h"
 #include "pacer/nn/row_kernels.h"
 
 namespace pacer::nn {
@@ -122,6 +124,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
     throw Error(ErrorKind::format, std::string("rms_norm: rows in ") + toString(x.scalar_type()) + ", weight in " +
                                        toString(weight.scalar_type()) + "; both must be Float or both BFloat16");
   }
+  if (!device::own_kernels(x)) return plain::rms_norm(x, weight, epsilon);
   return RmsNorm::apply(x, weight, epsilon);
 }
 

@@ -7,8 +7,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/nn/bfloat16.h"
 #include "pacer/nn/clones.h"
+#include "pacer/nn/plain.h"
 
 namespace pacer::nn {
 namespace {
@@ -125,6 +127,7 @@ at::Tensor apply_rope(const at::Tensor& x, const RopeRows& rows) {
     throw Error(ErrorKind::bug, std::string("apply_rope: dtype ") + toString(x.scalar_type()) +
                                     "; only Float and BFloat16 are computed");
   }
+  if (!device::own_kernels(x)) return plain::apply_rope(x, rows);
   return Rope::apply(x, rows.cos, rows.sin);
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 
 namespace pacer::nn {
 namespace {
@@ -75,7 +76,7 @@ at::Tensor load_tensor(const std::shared_ptr<const formats::TensorSource>& sourc
 }
 
 formats::TensorView view_of(const at::Tensor& tensor) {
-  if (!tensor.is_cpu() || !tensor.is_contiguous()) {
+  if (!device::in_host_memory(tensor) || !tensor.is_contiguous()) {
     throw Error(ErrorKind::bug, "view_of: the tensor is not contiguous in host memory");
   }
   return {file_dtype(tensor.scalar_type()),

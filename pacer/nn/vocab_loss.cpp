@@ -16,6 +16,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
+#include "pacer/nn/plain.h"
 #include "pacer/nn/vocab_loss_markov.h"
 #include "pacer/nn/vocab_loss_product.h"
 #include "pacer/nn/vocab_loss_rows.h"
@@ -305,6 +307,7 @@ void VocabLoss::draft_rows(const VocabLossInput& in, const Band& band, const Lay
 
 VocabLossOutput VocabLoss::operator()(const VocabLossInput& in) {
   check(in);
+  if (!device::own_kernels(in.hidden)) return plain::vocab_loss(in, tile_bytes_);
   const int64_t rows = in.hidden.size(0), n = in.head.size(0);
   VocabLossOutput out;
   out.ce.resize(static_cast<size_t>(rows)), out.l1.resize(static_cast<size_t>(rows));
@@ -353,6 +356,7 @@ VocabLossOutput VocabLoss::operator()(const VocabLossInput& in) {
 }
 
 at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head) {
+  if (!device::own_kernels(states)) return plain::log_sum_rows(states, head);
   const detail::VocabRowKernels& kernels = detail::vocab_row_kernels();
   const int64_t rows = states.size(0), columns = head.size(0), width = std::min(kTile, columns);
   const at::Tensor dense = states.contiguous(), tile = at::empty({rows, width}, at::kFloat);

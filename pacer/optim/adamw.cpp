@@ -10,6 +10,7 @@
 #include <ATen/ops/full.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/optim/kernels.h"
 
 namespace pacer::optim {
@@ -79,7 +80,7 @@ void adamw_update(at::Tensor& weight, const at::Tensor& gradient, double gradien
   if (largest.defined()) check(weight, largest, "largest second moment");
   if (step < 1) throw Error(ErrorKind::bug, "adamw_update: step " + std::to_string(step) + ", the first one is 1");
   if (weight.numel() == 0) return;
-  if (weight.device().is_cpu()) {
+  if (device::in_host_memory(weight)) {
     const AdamWScalars scalars = scalars_of(gradient_scale, step, rate, options);
     const auto wide = [](const at::Tensor& t) { return t.defined() ? t.detach().to(at::kFloat) : t; };
     at::Tensor w = wide(weight), m = wide(first), v = wide(second), top = wide(largest);  // themselves when f32

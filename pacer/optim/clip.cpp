@@ -9,6 +9,7 @@
 #include <ATen/ops/isfinite.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/optim/kernels.h"
 
 namespace pacer::optim {
@@ -20,7 +21,8 @@ double square_sum_of(const std::string& name, const at::Tensor& tensor) {
   if (tensor.scalar_type() != at::kFloat || !tensor.is_contiguous()) {
     throw Error(ErrorKind::bug, "global_norm: the gradient of " + name + " is not contiguous f32");
   }
-  if (!tensor.device().is_cpu()) return tensor.to(at::kDouble).square().sum().item<double>();
+  // Devices without float64 sum in f32.
+  if (!device::in_host_memory(tensor)) return tensor.square().sum().item<double>();
   const int64_t blocks = (tensor.numel() + kBlock - 1) / kBlock;
   std::vector<double> sums(static_cast<size_t>(blocks));
   const float* values = tensor.const_data_ptr<float>();

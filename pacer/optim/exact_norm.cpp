@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/optim/kernels.h"
 
 namespace pacer::optim {
@@ -19,7 +20,7 @@ at::Tensor block_square_sums(const at::Tensor& values) {
     throw Error(ErrorKind::bug, "block_square_sums: the values are not contiguous f32");
   }
   const int64_t n = values.numel(), blocks = (n + kNormBlock - 1) / kNormBlock;
-  if (values.device().is_cpu()) {
+  if (device::in_host_memory(values)) {
     at::Tensor sums = at::empty({blocks}, values.options().requires_grad(false));
     const float* from = values.const_data_ptr<float>();
     float* to = sums.mutable_data_ptr<float>();

@@ -1,4 +1,5 @@
 #include "pacer/optim/matrix_products.h"
+#include "pacer/device/kernels.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
@@ -12,7 +13,7 @@ namespace {
 
 // alpha a b + beta c
 at::Tensor library_product(const at::Tensor& a, const at::Tensor& b, double alpha, const at::Tensor& c, double beta) {
-  if (!a.device().is_cpu()) return c.defined() ? at::baddbmm(c, a, b, beta, alpha) : at::bmm(a, b).mul_(alpha);
+  if (!device::in_host_memory(a)) return c.defined() ? at::baddbmm(c, a, b, beta, alpha) : at::bmm(a, b).mul_(alpha);
   at::Tensor out = at::empty({a.size(0), a.size(1), b.size(2)}, a.options());
   for (int64_t i = 0; i < a.size(0); ++i) {
     at::Tensor slot = out[i];
@@ -29,7 +30,7 @@ at::Tensor library_product(const at::Tensor& a, const at::Tensor& b, double alph
 }  // namespace
 
 Products::Products(at::ScalarType storage, const at::Device& device)
-    : f16_on_cpu_(storage == at::kHalf && device.is_cpu()), type_(f16_on_cpu_ ? at::kFloat : storage) {}
+    : f16_on_cpu_(storage == at::kHalf && device::in_host_memory(device)), type_(f16_on_cpu_ ? at::kFloat : storage) {}
 
 at::Tensor Products::rounded(const at::Tensor& values) const {
   return f16_on_cpu_ ? values.to(at::kHalf).to(at::kFloat) : values;

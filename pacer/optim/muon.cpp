@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/optim/kernels.h"
 
 namespace pacer::optim {
@@ -32,7 +33,7 @@ MomentumScalars momentum_scalars(const MuonOptions& options, double gradient_sca
 
 double largest_magnitude(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
-  if (!tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat || !tensor.is_contiguous()) {
+  if (!device::in_host_memory(tensor) || tensor.scalar_type() != at::kFloat || !tensor.is_contiguous()) {
     return tensor.abs().amax().to(at::kDouble).item<double>();
   }
   return largest_magnitude_of(tensor.const_data_ptr<float>(), tensor.numel());
@@ -69,7 +70,7 @@ at::Tensor momentum_step(const MuonParameter& p, const MatrixView& view, const M
   const at::Tensor gradient = p.gradient.detach().to(at::kFloat).contiguous();
   at::Tensor momentum = p.momentum.to(at::kFloat);  // itself when it is f32
   at::Tensor update = at::empty({view.rows, view.columns}, gradient.options());
-  if (update.device().is_cpu()) {
+  if (device::in_host_memory(update)) {
     const float* g = gradient.const_data_ptr<float>();
     float* buf = momentum.mutable_data_ptr<float>();
     float* u = update.mutable_data_ptr<float>();
@@ -88,7 +89,7 @@ at::Tensor momentum_step(const MuonParameter& p, const MatrixView& view, const M
 
 // weight <- decay weight - step o, for some rows of the parameter.
 void apply(at::Tensor weight, const at::Tensor& o, double decay, double step) {
-  if (!weight.device().is_cpu()) {
+  if (!device::in_host_memory(weight)) {
     weight.mul_(decay).sub_(o.to(weight.scalar_type()), step);
     return;
   }
@@ -114,7 +115,7 @@ void apply_block(const Block& block, const at::Tensor& o, const MuonOptions& opt
 
 // Matrices of one shape.
 void iterate(const std::vector<Block>& blocks, const MuonOptions& options) {
-  if (blocks.size() == 1 || blocks.front().weight.device().is_cpu()) {
+  if (blocks.size() == 1 || device::in_host_memory(blocks.front().weight)) {
     // On the CPU a batch computes its matrices one by one as well, and this way only one of them is in memory.
     for (const Block& block : blocks) {
       apply_block(block, newton_schulz(block.update, options.newton_schulz, block.parameter->name), options);
@@ -220,7 +221,7 @@ void muon_update(const std::vector<MuonParameter>& parameters, const MuonOptions
     const at::Tensor weight = p->weight.detach().view({view.rows, view.columns});
     for (const auto& [first, rows] : view.blocks) {
       const Block block{p, weight.narrow(0, first, rows), update.narrow(0, first, rows)};
-      if (update.device().is_cpu()) {
+      if (device::in_host_memory(update)) {
         iterate({block}, options);  // at once: the update of one parameter in memory, not of all
       } else {
         shapes[{rows, view.columns}].push_back(block);

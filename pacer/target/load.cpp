@@ -1,9 +1,13 @@
 #include <string>
 
+#include <ATen/ops/index_select.h>
+
 #include "pacer/base/error.h"
 #include "pacer/base/json.h"
+#include "pacer/device/kernels.h"
 #include "pacer/formats/gguf_model.h"
 #include "pacer/formats/tensor_source.h"
+#include "pacer/target/plain_transformer.h"
 #include "pacer/target/stored_matrices.h"
 #include "pacer/target/target.h"
 #include "pacer/target/transformer.h"
@@ -30,16 +34,23 @@ void take_generation_settings(const Json& json, const std::string& place, ModelC
   }
 }
 
-std::unique_ptr<Target> load_folder(const fs::path& folder, at::ScalarType dtype) {
+std::unique_ptr<Target> transformer(ModelConfig config, WeightMap weights, at::ScalarType dtype, c10::Device device) {
+  if (device::own_kernels(device) && device::own_attention(device)) {
+    return std::make_unique<Transformer>(std::move(config), std::move(weights), dtype);
+  }
+  return std::make_unique<PlainTransformer>(std::move(config), std::move(weights), dtype, device);
+}
+
+std::unique_ptr<Target> load_folder(const fs::path& folder, at::ScalarType dtype, c10::Device device) {
   const fs::path config_path = folder / "config.json";
   ModelConfig config = ModelConfig::from_json(read_json(config_path), config_path.string());
   const fs::path generation = folder / "generation_config.json";
   if (fs::exists(generation)) take_generation_settings(read_json(generation), generation.string(), config);
   WeightMap weights = load_weights(config, formats::open_safetensors(folder), dtype);
-  return std::make_unique<Transformer>(std::move(config), std::move(weights), dtype);
+  return transformer(std::move(config), std::move(weights), dtype, device);
 }
 
-std::unique_ptr<Target> load_gguf(const fs::path& file, Precision precision) {
+std::unique_ptr<Target> load_gguf(const fs::path& file, Precision precision, const device::Runtime& runtime) {
   const auto gguf = formats::GgufModel::open(file);
   ModelConfig config = ModelConfig::from_json(gguf->config(), file.string());
   take_generation_settings(gguf->generation_config(), file.string(), config);
@@ -47,12 +58,21 @@ std::unique_ptr<Target> load_gguf(const fs::path& file, Precision precision) {
   auto stored = std::make_shared<const StoredMatrices>(gguf, bytes ? nn::QuantRows::bytes : nn::QuantRows::words);
   const at::ScalarType dtype = rows_dtype(precision);
   const bool as_stored = precision == Precision::stored || bytes;
+  if (as_stored && !(device::own_kernels(runtime.device()) && device::own_attention(runtime.device()))) {
+    throw Error(ErrorKind::usage,
+                "device " + runtime.name() + ": weights are computed as stored by Pacer's own kernels",
+                "use bf16 or f32 with this device, and leave kernel_impl and attention_impl at auto");
+  }
   WeightMap weights = load_weights(config, *stored, dtype, as_stored);
-  if (!as_stored) stored = nullptr;
+  if (!as_stored) return transformer(std::move(config), std::move(weights), dtype, runtime.device());
   return std::make_unique<Transformer>(std::move(config), std::move(weights), dtype, std::move(stored));
 }
 
 }  // namespace
+
+c10::Device Target::device() const { return device::host_device(); }
+
+at::Tensor Target::embed(const at::Tensor& ids) const { return embedding_weight().index_select(0, ids.to(device())); }
 
 Precision parse_precision(const std::string& word) {
   if (word == "f32") return Precision::f32;
@@ -71,16 +91,13 @@ std::unique_ptr<Target> Target::load(const fs::path& path, at::ScalarType dtype,
 }
 
 std::unique_ptr<Target> Target::load(const fs::path& path, Precision precision, device::Runtime& runtime) {
-  if (!runtime.device().is_cpu()) {
-    throw Error(ErrorKind::device, "targets run on the cpu, not on " + runtime.name());
-  }
-  if (fs::is_regular_file(path) && path.extension() == ".gguf") return load_gguf(path, precision);
+  if (fs::is_regular_file(path) && path.extension() == ".gguf") return load_gguf(path, precision, runtime);
   if (fs::is_directory(path) && precision != Precision::f32 && precision != Precision::bf16) {
     throw Error(ErrorKind::usage, path.string() + ": only .gguf files are computed as stored",
                 "use bf16 or f32, or make a file with: pacer model convert " + path.string() +
                     " model.gguf --to gguf --type q8_0");
   }
-  if (fs::is_directory(path)) return load_folder(path, rows_dtype(precision));
+  if (fs::is_directory(path)) return load_folder(path, rows_dtype(precision), runtime.device());
   throw Error(ErrorKind::format, path.string() + ": neither a model folder nor a .gguf file",
               "give a folder with config.json and model.safetensors, or a .gguf file");
 }

@@ -32,7 +32,9 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 TargetOutput long_forward(const ModelConfig& config, const ModelWeights& model, const nn::RopeTable& rope,
                           const TokenBatch& batch, const Taps& taps, const std::vector<PanelCache*>& caches) {
   const int64_t rows = batch.rows(), head_dim = config.head_dim;
-  const nn::RopeRows turns = rope.rows(batch.positions);
+  const c10::Device device = model.embedding.device();
+  nn::RopeRows turns = rope.rows(batch.positions);
+  turns = {turns.cos.to(device), turns.sin.to(device)};
   TargetOutput output;
   if (!taps.empty()) {
     output.tapped = at::empty({rows, static_cast<int64_t>(taps.size()), config.hidden_size}, model.embedding.options());
@@ -43,7 +45,7 @@ TargetOutput long_forward(const ModelConfig& config, const ModelWeights& model, 
     }
   };
 
-  at::Tensor hidden = at::index_select(model.embedding, 0, batch.ids);
+  at::Tensor hidden = at::index_select(model.embedding, 0, batch.ids.to(device));
   tap(-1, hidden);
   for (int64_t index = 0; index < config.layers; ++index) {
     const LayerWeights& layer = model.layers[static_cast<size_t>(index)];

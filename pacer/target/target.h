@@ -14,7 +14,8 @@
 
 namespace pacer::target {
 
-// Sequences laid end to end without padding. Sequence s owns rows [starts[s], starts[s+1]).
+// Sequences laid end to end without padding. Sequence s owns rows [starts[s], starts[s+1]). Tokens are always in host
+// memory; what a target makes of them is on its device.
 struct TokenBatch {
   at::Tensor ids;               // [T] i64
   at::Tensor positions;         // [T] i64; with a cache: cache length .. cache length + T - 1
@@ -60,14 +61,16 @@ class Target {
  public:
   // path: a Hugging Face folder or a .gguf file.
   // Throws Error{format} for an architecture, tensor or setting that is not supported; nothing is guessed. Error{usage}
-  // for a folder with Precision::stored, or a dtype other than at::kFloat and at::kBFloat16.
+  // for a folder with Precision::stored, or a dtype other than at::kFloat and at::kBFloat16. Where Pacer's own kernels
+  // do not apply (pacer/device/kernels.h) a model of LibTorch's operators; it has no stored weights: Error{usage}.
   static std::unique_ptr<Target> load(const std::filesystem::path& path, Precision precision, device::Runtime& runtime);
   static std::unique_ptr<Target> load(const std::filesystem::path& path, at::ScalarType dtype,
                                       device::Runtime& runtime);
   virtual ~Target() = default;
 
   virtual const ModelConfig& config() const = 0;
-  virtual at::ScalarType dtype() const = 0;                  // of rows: hidden states and taps
+  virtual c10::Device device() const;        // of all tensors that it gives; host memory unless a target says otherwise
+  virtual at::ScalarType dtype() const = 0;  // of rows: hidden states and taps
   virtual bool has_stored_weights() const { return false; }  // Precision::stored
 
   virtual std::unique_ptr<KvCache> new_cache(int64_t capacity_hint = 0) const = 0;
@@ -86,7 +89,7 @@ class Target {
   // Logits of rows: [n, H] model dtype -> [n, V] f32. The same promise for n <= 16.
   virtual at::Tensor logits(const at::Tensor& last) const = 0;
 
-  // Rows of the embedding: ids [n] i64 -> [n, H] model dtype.
+  // Rows of the embedding: ids [n] i64 in host memory -> [n, H] model dtype.
   virtual at::Tensor embed(const at::Tensor& ids) const;
 
   // With stored weights the next three are dense copies made for the call.

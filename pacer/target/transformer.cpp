@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include "pacer/base/error.h"
+#include "pacer/target/batch_checks.h"
 #include "pacer/target/long_forward.h"
 #include "pacer/target/rope_frequencies.h"
 
@@ -45,52 +46,17 @@ std::unique_ptr<KvCache> Transformer::new_cache(int64_t capacity_hint) const {
   return std::make_unique<PanelCache>(config_, RowForward::cache_dtype(model_, dtype_), capacity_hint);
 }
 
-// What a caller can get wrong is refused here, before any row is written to a cache.
 std::vector<PanelCache*> Transformer::checked(const TokenBatch& batch, const Taps& taps,
                                               const std::vector<KvCache*>& caches) const {
-  const auto bug = [](const std::string& what) { throw Error(ErrorKind::bug, "Target::forward: " + what); };
-  if (batch.ids.dim() != 1 || batch.ids.scalar_type() != at::kLong || batch.positions.sizes() != batch.ids.sizes() ||
-      batch.positions.scalar_type() != at::kLong) {
-    bug("ids " + c10::str(batch.ids.sizes()) + " and positions " + c10::str(batch.positions.sizes()) +
-        " must be two i64 vectors of one length");
-  }
-  if (batch.starts.empty() || batch.starts.front() != 0 || batch.starts.back() != batch.rows() ||
-      !std::is_sorted(batch.starts.begin(), batch.starts.end())) {
-    bug("starts must rise from 0 to the number of rows, " + std::to_string(batch.rows()));
-  }
-  if (batch.rows() > 0) {
-    const at::Tensor ids = batch.ids.contiguous();
-    const int64_t* first = ids.const_data_ptr<int64_t>();
-    const auto [least, most] = std::minmax_element(first, first + ids.numel());
-    const int64_t low = *least, high = *most;
-    if (low < 0 || high >= config_.vocab_size) {
-      throw Error(ErrorKind::data,
-                  "token id " + std::to_string(low < 0 ? low : high) + " is outside of the vocabulary of " +
-                      std::to_string(config_.vocab_size),
-                  "the tokens were made by another tokenizer than the model's");
-    }
-  }
-  for (const int64_t tap : taps) {
-    if (tap < -1 || tap > config_.layers - 2) {
-      throw Error(
-          ErrorKind::usage,
-          "layer " + std::to_string(tap) + " cannot be tapped; allowed are -1 (the embedding) to " +
-              std::to_string(config_.layers - 2),
-          "the last layer is not tapped: published drafts disagree whether that means before or after the norm");
-    }
-  }
-  if (!caches.empty() && static_cast<int64_t>(caches.size()) != batch.sequences()) {
-    bug(std::to_string(caches.size()) + " caches for " + std::to_string(batch.sequences()) + " sequences");
-  }
+  check_batch(config_, batch, taps, caches);
   std::vector<PanelCache*> panels;
   for (KvCache* cache : caches) {
     auto* own = dynamic_cast<PanelCache*>(cache);
     if (own == nullptr || own->layers() != config_.layers || own->layer(0).kv_heads() != config_.kv_heads ||
         own->layer(0).head_dim() != config_.head_dim ||
         own->layer(0).dtype() != RowForward::cache_dtype(model_, dtype_)) {
-      bug("a cache of another model");
+      throw Error(ErrorKind::bug, "Target::forward: a cache of another model");
     }
-    if (std::find(panels.begin(), panels.end(), own) != panels.end()) bug("the same cache for two sequences");
     panels.push_back(own);
   }
   return panels;
@@ -143,8 +109,6 @@ at::Tensor Transformer::embed(const at::Tensor& ids) const {
   }
   return rows;
 }
-
-at::Tensor Target::embed(const at::Tensor& ids) const { return embedding_weight().index_select(0, ids); }
 
 at::Tensor Transformer::logits(const at::Tensor& last) const {
   const at::NoGradGuard no_grad;

@@ -1,4 +1,4 @@
-// The one implementation of Target: Llama, Qwen2 and Qwen3 differ by their configuration only.
+// The target over Pacer's own kernels: Llama, Qwen2 and Qwen3 differ by their configuration only.
 #pragma once
 
 #include <memory>
@@ -21,6 +21,7 @@ class Transformer final : public Target {
               std::shared_ptr<const StoredMatrices> stored = nullptr);
 
   const ModelConfig& config() const override { return config_; }
+  c10::Device device() const override { return model_.final_norm.device(); }
   at::ScalarType dtype() const override { return dtype_; }
   std::unique_ptr<KvCache> new_cache(int64_t capacity_hint) const override;
   TargetOutput forward(const TokenBatch& batch, const Taps& taps, const std::vector<KvCache*>& caches) const override;

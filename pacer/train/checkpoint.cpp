@@ -10,6 +10,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/logging.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/formats/manifest.h"
 #include "pacer/nn/tensor_io.h"
 #include "pacer/train/checkpoint_schema.h"
@@ -37,7 +38,8 @@ void point(const fs::path& link, const std::string& target) {
 }
 
 void save_optimizer(const fs::path& file, const optim::Optimizer& optimizer) {
-  const auto state = optimizer.state();
+  auto state = optimizer.state();
+  for (auto& [name, tensor] : state) tensor = device::to_host(tensor);
   std::vector<formats::NamedTensor> tensors;
   for (const auto& [name, tensor] : state) tensors.push_back({name, nn::view_of(tensor)});
   formats::write_safetensors(file, tensors, {{"steps", std::to_string(optimizer.steps())}});

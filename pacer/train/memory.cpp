@@ -6,6 +6,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/target/weights.h"
 #include "pacer/train/draft_setup.h"
 #include "pacer/train/feature_source.h"
@@ -109,13 +110,34 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
                     {"packed target weights", packed, "features.kernels"},
                     {"draft masters, gradients and moments", parameters * 16, "draft.layers"},
                     {"draft compute copy", parameters * item, "draft.dtype"},
-                    {"kept features", features.train + features.validation, "features.memory_mb"},
+                    {"kept features", features.train + features.validation, "features.memory_mb", /*on_host=*/true},
                     {"activations of the draft", 2 * saved * item, "data.sequences"},
                     {"activations of the target", forward, "features.rows_together"},
                     {"logits", static_cast<uint64_t>(recipe.loss.tile_mb) << 20, "loss.tile_mb"},
-                    {"libraries", kLibraries, ""}};
+                    {"libraries", kLibraries, "", /*on_host=*/true}};
   return estimate;
 }
+
+MemoryEstimate MemoryEstimate::device_part() const {
+  MemoryEstimate part = *this;
+  std::erase_if(part.lines, [](const MemoryLine& line) { return line.on_host; });
+  return part;
+}
+
+namespace {
+
+std::string largest_settings(const MemoryEstimate& estimate) {
+  std::vector<MemoryLine> lines = estimate.lines;
+  std::erase_if(lines, [](const MemoryLine& line) { return line.setting.empty(); });
+  std::ranges::sort(lines, [](const MemoryLine& a, const MemoryLine& b) { return a.bytes > b.bytes; });
+  std::string hint = "make smaller what is largest: ";
+  for (size_t i = 0; i < std::min<size_t>(3, lines.size()); ++i) {
+    hint += (i > 0 ? "; " : "") + lines[i].setting + " (" + lines[i].what + ", " + format_bytes(lines[i].bytes) + ")";
+  }
+  return hint;
+}
+
+}  // namespace
 
 void require_memory(const MemoryEstimate& estimate, const device::MemoryInfo& memory) {
   std::string text = "memory: about " + format_bytes(estimate.total()) + " of " + format_bytes(memory.available_bytes) +
@@ -125,17 +147,20 @@ void require_memory(const MemoryEstimate& estimate, const device::MemoryInfo& me
   }
   log_info(text + ")");
   if (estimate.total() <= memory.available_bytes) return;
-  std::vector<MemoryLine> lines = estimate.lines;
-  std::erase_if(lines, [](const MemoryLine& line) { return line.setting.empty(); });
-  std::ranges::sort(lines, [](const MemoryLine& a, const MemoryLine& b) { return a.bytes > b.bytes; });
-  std::string hint = "make smaller what is largest: ";
-  for (size_t i = 0; i < std::min<size_t>(3, lines.size()); ++i) {
-    hint += (i > 0 ? "; " : "") + lines[i].setting + " (" + lines[i].what + ", " + format_bytes(lines[i].bytes) + ")";
-  }
   throw Error(ErrorKind::resources,
               "training needs about " + format_bytes(estimate.total()) + " of memory, " +
                   format_bytes(memory.available_bytes) + " are available",
-              hint);
+              largest_settings(estimate));
+}
+
+Error out_of_memory(const MemoryEstimate& estimate, const device::Runtime& runtime, const std::string& device_message) {
+  const device::MemoryUse use = device::memory_use(runtime);
+  return Error(ErrorKind::resources,
+               "the memory of " + runtime.name() + " ended with " + format_bytes(use.now_bytes) +
+                   " in tensors (at most " + format_bytes(use.peak_bytes) + " of " +
+                   format_bytes(runtime.memory().total_bytes) +
+                   "): " + device_message.substr(0, device_message.find('\n')),
+               largest_settings(estimate.device_part()) + "; the weights of the step before are untouched");
 }
 
 }  // namespace pacer::train

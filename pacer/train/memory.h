@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pacer/base/error.h"
 #include "pacer/data/rows.h"
 #include "pacer/device/runtime.h"
 #include "pacer/draft/config.h"
@@ -15,12 +16,14 @@ namespace pacer::train {
 struct MemoryLine {
   std::string what;
   uint64_t bytes;
-  std::string setting;  // the key that makes it smaller, empty when none does
+  std::string setting;   // the key that makes it smaller, empty when none does
+  bool on_host = false;  // in host memory wherever the draft is trained
 };
 
 struct MemoryEstimate {
   std::vector<MemoryLine> lines;
   uint64_t total() const;
+  MemoryEstimate device_part() const;  // what a device with memory of its own must hold
 };
 
 // Names and shapes of the draft's trainable tensors, as the checkpoint holds them.
@@ -42,5 +45,9 @@ FeatureMemory feature_memory(const Recipe& recipe, const target::ModelConfig& ta
 // Logs the estimate, one line. Throws Error{resources} when it exceeds what is available, with the largest settings to
 // change.
 void require_memory(const MemoryEstimate& estimate, const device::MemoryInfo& memory);
+
+// For a device whose memory ended in the middle of a run: what is resident, what the device said (it names what was
+// asked for), and the largest settings to change.
+Error out_of_memory(const MemoryEstimate& estimate, const device::Runtime& runtime, const std::string& device_message);
 
 }  // namespace pacer::train

@@ -120,6 +120,7 @@ struct Recipe {
   int64_t seed = 1;
   int64_t threads = 0;
   std::string device = "auto";
+  std::string kernel_impl = "auto", attention_impl = "auto";
 };
 
 // A recipe that has passed every check, and where each value came from.

@@ -249,7 +249,12 @@ std::vector<Key> make_schema() {
           .from(0)
           .to(9007199254740992.0),
       Row("threads", at(&R::threads), "CPU threads; 0: all cores this process may use").from(0).to(4096),
-      Row("device", at(&R::device), "where to compute: `auto` or `cpu`"),
+      Row("device", at(&R::device), "where to compute, as in `pacer train --help` and docs/devices.md").free(),
+      Row("kernel_impl", at(&R::kernel_impl),
+          "`auto`: own kernels where they apply; `plain`: LibTorch's operators only, alike on every device")
+          .of({"auto", "plain"})
+          .free(),
+      Row("attention_impl", at(&R::attention_impl), "the same for attention").of({"auto", "plain"}).free(),
   };
 }
 

@@ -3,12 +3,15 @@
 #include <array>
 #include <cstdio>
 
+#include <c10/util/Exception.h>
+
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
 #include "pacer/data/rows.h"
+#include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
 #include "pacer/train/budget.h"
 #include "pacer/train/draft_setup.h"
@@ -103,6 +106,8 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   const Recipe& recipe = resolved.recipe;
   const RunFolder folder(options.run);
   const std::optional<RunPlan> earlier = earlier_plan(folder);
+  device::use_kernel_paths({device::parse_kernel_path(recipe.kernel_impl, "kernel_impl"),
+                            device::parse_kernel_path(recipe.attention_impl, "attention_impl")});
   device::Runtime runtime = device::Runtime::open(recipe.device);
   use_threads(earlier, recipe, runtime);
 
@@ -110,7 +115,8 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   const target::ModelConfig target_config = read_target_config(recipe.model.target);
   const RowSets rows = read_row_sets(recipe, target_config.vocab_size);
   const draft::DraftConfig config = draft_config(recipe, target_config, *rows.train);
-  require_memory(estimate_memory(recipe, target_config, config, *rows.train, *rows.validation), runtime.memory());
+  const MemoryEstimate estimate = estimate_memory(recipe, target_config, config, *rows.train, *rows.validation);
+  require_memory(device::in_host_memory(runtime.device()) ? estimate : estimate.device_part(), runtime.memory());
   const FeatureMemory memory =
       feature_memory(recipe, target_config, config.target_layer_ids.size(), *rows.train, *rows.validation);
   RunPlan plan = present_plan(recipe, rows, memory, runtime);
@@ -212,7 +218,11 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   Trainer trainer(
       bench, plan, schedule, state, checkpoints, metrics,
       options.stop_requested ? options.stop_requested : [] { return false; });
-  trainer.run();
+  try {
+    trainer.run();
+  } catch (const c10::OutOfMemoryError& ended) {
+    throw out_of_memory(estimate, runtime, ended.what());
+  }
   const TrainResult result = finish(trainer.state());
   metrics.append({{"kind", "end"},
                   {"step", result.step},

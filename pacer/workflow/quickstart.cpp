@@ -11,6 +11,7 @@
 #include "pacer/base/resources.h"
 #include "pacer/data/word_problems.h"
 #include "pacer/decode/loop.h"
+#include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
 #include "pacer/formats/convert_gguf.h"
 #include "pacer/target/target.h"
@@ -235,6 +236,8 @@ class Quickstart {
         "seed=" + std::to_string(options_.seed),
         "threads=" + std::to_string(runtime_.threads()),
         "device=" + options_.device,
+        "kernel_impl=" + std::string(device::name_of(device::kernel_paths().kernels)),
+        "attention_impl=" + std::string(device::name_of(device::kernel_paths().attention)),
     };
     if (options_.model) values.push_back("draft.mask_token_id=null");  // the recipe's id is SmolLM2's
     if (plan.steps > 0) {

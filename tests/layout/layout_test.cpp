@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pacer/base/files.h"
+#include "tests/layout/device_names.h"
 #include "tests/layout/rules.h"
 #include "tests/support/files.h"
 
@@ -86,8 +87,29 @@ TEST(Layers, EveryRoomOfTheListHasSourcesAndAReadme) {
   }
 }
 
+TEST(DeviceNames, AreKnownToTheRoomOfDevicesAlone) {
+  size_t read = 0;
+  for (const fs::path& file : sources({"pacer", "apps"})) {
+    if (file.string().starts_with("pacer/device/")) continue;
+    ++read;
+    for (const std::string& violation : device_names(file.string(), text_of(file))) ADD_FAILURE() << violation;
+  }
+  EXPECT_GT(read, 200u);
+}
+
+TEST(DeviceNames, TheRuleItselfFindsThem) {
+  for (const char* line : {"if (x.is_cuda()) {", "getenv(\"ASCEND_RT_VISIBLE_DEVICES\")", "find(\"npu::npu_rms_norm\")",
+                           "at::kCPU", "Runtime::open(\"cpu\")", "// as NCCL does", "device == \"simnpu:0\""}) {
+    EXPECT_EQ(device_names("pacer/nn/a.cpp", line).size(), 1u) << line;
+  }
+  for (const char* line :
+       {"cpu_s", "int64_t inputs = 0;", "watch.cpu()", "// CPU kernels", ".of({\"wall\", \"cpu\"}),"}) {
+    EXPECT_TRUE(device_names("pacer/nn/a.cpp", line).empty()) << line;
+  }
+}
+
 TEST(Layout, NoFileIsTooLongToBeRead) {
-  for (const fs::path& file : sources({"pacer", "apps", "tests", "bench", "examples"})) {
+  for (const fs::path& file : sources({"pacer", "apps", "plugins", "tests", "bench", "examples"})) {
     EXPECT_LE(line_count(text_of(file)), kMaxLines) << file;
   }
 }
@@ -121,7 +143,7 @@ TEST(Layout, PagesThatAreNamedExist) {
       if (entry.path().extension() == ".md") texts.push_back(fs::relative(entry.path(), test::source_dir()));
     }
   }
-  const std::regex page(R"((?:\.\./)*[A-Za-z0-9_][A-Za-z0-9_/-]*\.md\b)");
+  const std::regex page(R"((?:\.\./)*[A-Za-z0-9_][A-Za-z0-9_/.-]*\.md\b)");
   for (const fs::path& file : texts) {
     const std::string text = text_of(file);
     for (std::sregex_iterator match(text.begin(), text.end(), page), end; match != end; ++match) {

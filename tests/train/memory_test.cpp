@@ -95,5 +95,20 @@ TEST(MemoryEstimate, RefusesWhatCannotFitAndNamesTheSetting) {
   }
 }
 
+TEST(MemoryEstimate, ADeviceHoldsAllButTheFeaturesAndItsEndNamesTheSetting) {
+  Case setup;
+  setup.recipe.loss.tile_mb = 4000;
+  const MemoryEstimate estimate = setup.estimate(), part = estimate.device_part();
+  EXPECT_LT(part.total(), estimate.total());
+  for (const MemoryLine& line : part.lines) EXPECT_NE(line.what, "kept features");
+  const device::Runtime runtime = device::Runtime::open("cpu");
+  const Error ended = out_of_memory(estimate, runtime, "tried to allocate 5 GB\nand a stack");
+  EXPECT_EQ(ended.kind(), ErrorKind::resources);
+  EXPECT_NE(std::string(ended.what()).find("tried to allocate 5 GB"), std::string::npos) << ended.what();
+  EXPECT_EQ(std::string(ended.what()).find("stack"), std::string::npos) << ended.what();
+  EXPECT_EQ(ended.hint().find("make smaller what is largest: loss.tile_mb"), 0u) << ended.hint();
+  EXPECT_EQ(ended.hint().find("features.memory_mb"), std::string::npos) << ended.hint();
+}
+
 }  // namespace
 }  // namespace pacer::train
