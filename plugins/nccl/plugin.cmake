@@ -1,0 +1,10 @@
+# nccl.h comes with NCCL's package; CUDA's headers and the process group with a CUDA build of LibTorch.
+set(PACER_NCCL_INCLUDE "" CACHE PATH "Folder of nccl.h, for collectives on CUDA devices")
+set(nccl_left_out nccl.cpp)
+if(EXISTS "${PACER_NCCL_INCLUDE}/nccl.h" AND TARGET torch_cuda)
+  set(nccl_left_out no_nccl.cpp)
+  target_include_directories(${target} SYSTEM PRIVATE "${PACER_NCCL_INCLUDE}")
+  target_compile_definitions(${target} PRIVATE USE_DISTRIBUTED USE_C10D_NCCL)
+  target_link_libraries(${target} PRIVATE torch_cuda)
+endif()
+set_source_files_properties("${PROJECT_SOURCE_DIR}/plugins/nccl/${nccl_left_out}" PROPERTIES HEADER_FILE_ONLY TRUE)
