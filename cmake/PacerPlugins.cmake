@@ -17,6 +17,17 @@ function(pacer_plugin name)
   # Further files, libraries and flags of one plugin stand beside its sources.
   include("${PROJECT_SOURCE_DIR}/plugins/${name}/plugin.cmake" OPTIONAL)
   set_property(GLOBAL APPEND PROPERTY PACER_PLUGIN_TARGETS ${target})
+
+  # tests/NAME is its test program, which opens the plugin through the door like any program. Sources of the plugin that
+  # pacer_plugin_test_sources names (in plugin.cmake) are compiled into it as well.
+  file(GLOB tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${name}/*.cpp")
+  if(PACER_BUILD_TESTS AND tests)
+    list(TRANSFORM pacer_plugin_test_sources PREPEND "${PROJECT_SOURCE_DIR}/plugins/${name}/")
+    add_executable(${name}_test ${tests} ${pacer_plugin_test_sources})
+    target_link_libraries(${name}_test PRIVATE pacer_device pacer_test_support_torch pacer_test_support pacer_warnings)
+    add_dependencies(${name}_test ${target})
+    pacer_add_suites(${name}_test ${name} ${tests})
+  endif()
 endfunction()
 
 file(GLOB pacer_plugin_folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE "${PROJECT_SOURCE_DIR}/plugins"
