@@ -5,6 +5,7 @@
 #include "apps/pacer/commands.h"
 #include "apps/pacer/device_options.h"
 #include "apps/pacer/signals.h"
+#include "apps/pacer/thread_option.h"
 #include "pacer/base/error.h"
 #include "pacer/base/numbers.h"
 #include "pacer/device/runtime.h"
@@ -19,7 +20,7 @@ struct Arguments {
   std::filesystem::path target;
   workflow::GenerateOptions options;
   std::string dtype = "bf16", policy = "drop", variables;
-  int threads = 0;
+  std::string threads = "0";
 };
 
 void run(Arguments arguments, const Context& context) {
@@ -30,9 +31,10 @@ void run(Arguments arguments, const Context& context) {
   }
   options.target_name = std::filesystem::weakly_canonical(arguments.target).filename().string();
   auto runtime = arguments.device.open();
-  if (arguments.threads > 0) runtime.set_threads(arguments.threads);
+  set_threads(arguments.threads, runtime);
   const auto text = text::ModelText::load(arguments.target);
   const auto target = target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
+  choose_threads(arguments.threads, *target, *text, runtime);
   workflow::GenerateReport report;
   int signal = 0;
   {
@@ -82,7 +84,7 @@ void add_data_generate(CLI::App& data, Context& context) {
       ->capture_default_str();
   command->add_option("--limit", options.limit, "First so many prompts; 0: all")->capture_default_str();
   arguments->device.add_to(*command);
-  command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
+  add_threads(*command, arguments->threads);
   context.add_common(*command, {"pacer data generate --target model --prompts prompts.jsonl --out rows.jsonl",
                                 "pacer data generate --target m.gguf --prompts p.jsonl --out r.jsonl "
                                 "--temperature 0.7 --top-p 0.9 --seed 3"});

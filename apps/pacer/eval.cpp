@@ -6,6 +6,7 @@
 
 #include "apps/pacer/commands.h"
 #include "apps/pacer/device_options.h"
+#include "apps/pacer/thread_option.h"
 #include "pacer/base/files.h"
 #include "pacer/base/numbers.h"
 #include "pacer/base/progress.h"
@@ -29,7 +30,7 @@ struct Arguments {
   std::vector<fs::path> tasks;
   std::string dtype = "bf16", variables;
   int64_t limit = 0, repeat = 1;
-  int threads = 0;
+  std::string threads = "0";
   eval::MeasureOptions options;
 };
 
@@ -41,10 +42,12 @@ void run(Arguments arguments, const Context& context) {
   }
   const std::vector<eval::Task> tasks = eval::read_tasks(arguments.tasks, arguments.limit);
   auto runtime = arguments.device.open();
-  if (arguments.threads > 0) runtime.set_threads(arguments.threads);
-  const eval::Words words = eval::words_of(text::ModelText::load(arguments.target), variables);
+  set_threads(arguments.threads, runtime);
+  const auto text = text::ModelText::load(arguments.target);
+  const eval::Words words = eval::words_of(text, variables);
   const std::shared_ptr<const target::Target> target =
       target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
+  choose_threads(arguments.threads, *target, *text, runtime);
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> draft;
   if (!arguments.draft.empty()) {
@@ -137,7 +140,7 @@ void add_eval(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_option("--out", arguments->out, "Write the result as JSON (docs/evaluation.md)");
   arguments->device.add_to(*command);
-  command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
+  add_threads(*command, arguments->threads);
   context.add_common(
       *command,
       {"pacer eval --target model --draft runs/first --tasks data/prompts/chat.jsonl",

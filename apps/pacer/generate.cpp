@@ -7,6 +7,7 @@
 
 #include "apps/pacer/commands.h"
 #include "apps/pacer/device_options.h"
+#include "apps/pacer/thread_option.h"
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
@@ -32,7 +33,7 @@ struct Arguments {
   std::string prompt, system, dtype = "bf16", variables;
   std::string pace = "auto";
   bool raw = false, lookup = false, seeded = false;
-  int threads = 0;
+  std::string threads = "0";
   decode::DecodeOptions options;
 };
 
@@ -104,11 +105,12 @@ void run(Arguments arguments, const Context& context) {
     throw Error(ErrorKind::usage, "--draft and --lookup exclude each other: one draft runs ahead at a time");
   }
   auto runtime = arguments.device.open();
-  if (arguments.threads > 0) runtime.set_threads(arguments.threads);
+  set_threads(arguments.threads, runtime);
   const auto text = text::ModelText::load(arguments.target);
   const std::vector<int64_t> prompt = prompt_ids(arguments, *text);
   const std::shared_ptr<const target::Target> target =
       target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
+  choose_threads(arguments.threads, *target, *text, runtime);
   decode::DecodeOptions& options = arguments.options;
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
   std::unique_ptr<draft::Proposer> proposer;
@@ -184,7 +186,7 @@ void add_generate(CLI::App& app, Context& context) {
   command->add_option("--template-variables", arguments->variables,
                       "JSON object for the chat template, e.g. {\"enable_thinking\": false}");
   arguments->device.add_to(*command);
-  command->add_option("--threads", arguments->threads, "0: as the machine has cores")->capture_default_str();
+  add_threads(*command, arguments->threads);
   context.add_common(*command,
                      {"pacer generate --target model.gguf --prompt \"What is the capital of France?\"",
                       "pacer generate --target model --draft runs/first --prompt - < question.txt",

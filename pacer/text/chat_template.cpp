@@ -21,13 +21,31 @@ const char* hint_for(jinja::FailureType type) {
   }
 }
 
+// Bytes of all texts in `json`, and a few for every value: what a template that copies its input must be able to make.
+uint64_t input_bytes(const OrderedJson& json) {
+  uint64_t bytes = 16;
+  if (json.is_string()) bytes += json.get_ref<const std::string&>().size();
+  if (json.is_structured()) {
+    for (const auto& item : json) bytes += input_bytes(item);
+  }
+  return bytes;
+}
+
+jinja::Context make_context(const OrderedJson& messages, const RenderOptions& options) {
+  RenderLimits limits = options.limits;
+  const uint64_t input = input_bytes(messages) + input_bytes(options.tools) + input_bytes(options.documents) +
+                         input_bytes(options.variables);
+  limits.bytes += limits.bytes_per_input * input;
+  return jinja::Context(limits, options.clock);
+}
+
 class ParsedTemplate final : public ChatTemplate {
  public:
   ParsedTemplate(std::string source, std::string place)
       : source_(std::move(source)), place_(std::move(place)), tree_(jinja::parse(source_, place_)) {}
 
   Rendered render(const OrderedJson& messages, const RenderOptions& options) const override {
-    jinja::Context context(options.limits, options.clock);
+    jinja::Context context = make_context(messages, options);
     try {
       if (!options.variables.is_object()) jinja::type_error("RenderOptions::variables is not an object");
       jinja::Interpreter interpreter(tree_, context);

@@ -13,14 +13,16 @@ constexpr double kNewTokens = 64;  // per evaluated prompt
 constexpr double kKinds = 4;       // word problems, chat, code, questions
 constexpr double kBf16Runs = 3.5;  // plain, speculative, paced and by prompt lookup, in units of the plain run
 constexpr double kF32Runs = 4.0;   // plain and speculative at twice the bytes per weight
+constexpr double kLaneGain = 0.8;  // of each lane: they share the memory
 constexpr int64_t kEvaluationPrompts = 20, kExactPrompts = 6;
 constexpr int64_t kMostPrompts = 1200;  // beyond this the templates repeat more than they teach
 constexpr int64_t kFewestPrompts = 48;
 constexpr double kSlack = 0.08;  // of the minutes: loading, saving, validation, report; and plans are estimates
 
-double evaluation_seconds(double token_s, int64_t prompts, int64_t exact) {
-  return kKinds * kNewTokens * token_s *
-         (kBf16Runs * static_cast<double>(prompts) + kF32Runs * static_cast<double>(exact));
+double evaluation_seconds(const MeasuredSpeed& speed, int64_t prompts, int64_t exact) {
+  const double lanes = std::max(1.0, kLaneGain * speed.lanes);
+  return kKinds * kNewTokens * speed.plain_token_s *
+         (kBf16Runs * static_cast<double>(prompts) + kF32Runs * static_cast<double>(exact) / lanes);
 }
 
 std::string duration(double seconds) {
@@ -42,13 +44,13 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
   plan.evaluation_prompts = wishes.evaluation_prompts > 0 ? wishes.evaluation_prompts : kEvaluationPrompts;
   const auto exact = [&](int64_t prompts) { return wishes.full ? prompts : std::min(prompts, kExactPrompts); };
   if (wishes.evaluation_prompts == 0 && !wishes.full) {
-    while (plan.evaluation_prompts > 3 && evaluation_seconds(speed.plain_token_s, plan.evaluation_prompts,
-                                                             exact(plan.evaluation_prompts)) > 0.4 * total) {
+    while (plan.evaluation_prompts > 3 &&
+           evaluation_seconds(speed, plan.evaluation_prompts, exact(plan.evaluation_prompts)) > 0.4 * total) {
       --plan.evaluation_prompts;
     }
   }
   plan.exact_prompts = exact(plan.evaluation_prompts);
-  plan.evaluate_s = evaluation_seconds(speed.plain_token_s, plan.evaluation_prompts, plan.exact_prompts);
+  plan.evaluate_s = evaluation_seconds(speed, plan.evaluation_prompts, plan.exact_prompts);
 
   const double rest = total * (1.0 - kSlack) - speed.elapsed_s - plan.evaluate_s;
   plan.prompts = wishes.prompts;

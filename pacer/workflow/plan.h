@@ -22,6 +22,7 @@ struct MeasuredSpeed {
   double plain_token_s = 0;  // one token of plain decoding in bf16
   double answer_s = 0;       // one answer of the training data, batched
   double elapsed_s = 0;      // spent before the plan is made
+  int lanes = 1;             // texts that are compared in f32 at once
 };
 
 struct QuickstartPlan {

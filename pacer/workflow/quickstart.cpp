@@ -10,7 +10,7 @@
 #include "pacer/base/numbers.h"
 #include "pacer/base/resources.h"
 #include "pacer/data/word_problems.h"
-#include "pacer/decode/loop.h"
+#include "pacer/decode/thread_choice.h"
 #include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
 #include "pacer/formats/convert_gguf.h"
@@ -122,7 +122,14 @@ class Quickstart {
       {
         const auto target = load(model, at::kBFloat16);
         const auto text = text::ModelText::load(model);
-        decode_threads_ = fastest_threads(*target, *text, speed.plain_token_s);
+        // What is compared later is the faster plain path, unless the user said how many threads.
+        const int all = runtime_.threads();
+        const decode::ThreadChoice choice =
+            options_.threads > 0 ? decode::measure_threads(*target, decode::trial_prompt(*text), runtime_)
+                                 : decode::choose_threads(*target, decode::trial_prompt(*text), runtime_);
+        decode_threads_ = choice.threads;
+        speed.plain_token_s = choice.token_s;
+        runtime_.set_threads(all);
         const GenerateReport first = generate_data(*target, *text, generation(model, kFirstAnswers));
         if (!first.finished) throw Stopped{};
         // Answers of an earlier call that was stopped take no time now, and say nothing about the speed.
@@ -130,6 +137,7 @@ class Quickstart {
         speed.answer_s = first.answered > 0 ? first.wall_s / answers : 64 * speed.plain_token_s / 3;
       }
       speed.elapsed_s = watch_.wall();
+      speed.lanes = lanes();
       const QuickstartPlan plan = plan_quickstart(wishes, speed);
       log_info("plan for " + format_fixed(wishes.minutes, 1) + " minutes on " + std::to_string(runtime_.threads()) +
                " cores (plain decoding: " + format_fixed(1 / speed.plain_token_s, 0) + " tokens/s with " +
@@ -143,29 +151,8 @@ class Quickstart {
     return QuickstartPlan::from_json(made);
   }
 
-  // Decoding one text streams the weights: a second thread helps where the memory has more to give, and costs where it
-  // has not or where the core is busy. So both are tried, and what is compared later is the faster plain path.
-  int fastest_threads(const target::Target& target, const text::ModelText& text, double& token_s) {
-    const int all = runtime_.threads();
-    token_s = plain_token_seconds(target, text);
-    if (all == 1 || options_.threads > 0) return all;
-    runtime_.set_threads(1);
-    const double alone = plain_token_seconds(target, text);
-    runtime_.set_threads(all);
-    if (token_s < 0.9 * alone) return all;  // by less than a tenth is noise, and costs a core
-    token_s = alone;
-    return 1;
-  }
-
-  double plain_token_seconds(const target::Target& target, const text::ModelText& text) const {
-    decode::DecodeOptions options;
-    options.sampling.max_new_tokens = 32;
-    const std::vector<int64_t> prompt =
-        text.prompt_ids(OrderedJson::array({{{"role", "user"}, {"content", "Count from one to twenty."}}}));
-    decode::decode_plain(target, prompt, options);  // weights are packed at the first step
-    const decode::Decoded run = decode::decode_plain(target, prompt, options);
-    return run.times.total().wall / static_cast<double>(run.tokens.size());
-  }
+  // Beyond a few the memory gives no more, whatever the cores.
+  int lanes() const { return std::min(runtime_.threads(), 4); }
 
   GenerateOptions generation(const fs::path& model, int64_t limit) const {
     GenerateOptions options;
@@ -259,6 +246,7 @@ class Quickstart {
                    {"new_tokens", kNewTokens}});
     inputs["threads"] = decode_threads_;
     return book_.run("evaluate", inputs, [&] {
+      const int f32_lanes = lanes();
       runtime_.set_threads(decode_threads_);
       QuickstartEvaluation evaluation{.model = model,
                                       .draft = draft,
@@ -267,6 +255,7 @@ class Quickstart {
                                       .prompts = plan.evaluation_prompts,
                                       .exact_prompts = plan.exact_prompts,
                                       .new_tokens = kNewTokens,
+                                      .lanes = f32_lanes,
                                       .stop_requested = options_.stop_requested};
       const Json domains = evaluate_quickstart(evaluation, runtime_);
       if (domains.is_null()) throw Stopped{};

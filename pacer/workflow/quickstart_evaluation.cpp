@@ -4,6 +4,7 @@
 #include "pacer/base/progress.h"
 #include "pacer/base/resources.h"
 #include "pacer/draft/block_proposer.h"
+#include "pacer/eval/lanes.h"
 #include "pacer/eval/measure.h"
 #include "pacer/eval/summary.h"
 #include "pacer/eval/task.h"
@@ -35,15 +36,19 @@ std::vector<eval::TaskResult> measure(const QuickstartEvaluation& evaluation, at
     if (evaluation.stop_requested && evaluation.stop_requested()) throw Stopped{};
     progress.update(static_cast<uint64_t>(now.done), now.task);
   };
+  const eval::Words words = eval::words_of(text::ModelText::load(evaluation.model));
   std::vector<eval::TaskResult> results =
-      eval::measure(*target, proposer.get(), tasks, eval::words_of(text::ModelText::load(evaluation.model)), options);
+      timed ? eval::measure(*target, proposer.get(), tasks, words, options)
+            : eval::measure_in_lanes(
+                  *target, [&] { return draft::load_block_proposer(evaluation.draft, target); }, tasks, words, options,
+                  evaluation.lanes);
   progress.finish();
 
   const eval::Setup setup{.target = evaluation.model.string(),
                           .draft = evaluation.draft.string(),
                           .draft_method = proposer->name(),
                           .dtype = timed ? "bf16" : "f32",
-                          .threads = runtime.threads()};
+                          .threads = timed ? runtime.threads() : 1};
   write_file(evaluation.folder / (timed ? "evaluation.json" : "evaluation_f32.json"),
              eval::result_json(setup, options, results).dump(2) + "\n");
   return results;

@@ -17,6 +17,7 @@ struct QuickstartEvaluation {
   int64_t prompts = 0;                 // per kind
   int64_t exact_prompts = 0;           // per kind, compared in f32
   int64_t new_tokens = 64;
+  int lanes = 1;  // texts that are compared in f32 at once, each by one thread; what is timed is alone on the machine
   std::function<bool()> stop_requested;
 };
 

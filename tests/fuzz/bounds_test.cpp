@@ -140,6 +140,27 @@ void render(const std::string& source) {
   text::ChatTemplate::parse(source, "template")->render(messages, options);
 }
 
+// Small templates that make much: what they may make is bounded by bytes and by steps.
+TEST(Bounds, TemplatesThatGrow) {
+  const std::string many = "{% for i in range(2000) %}";
+  for (const std::string& source : {
+           "{{ 'x' * 30000000 }}{{ 'x' * 30000000 }}" + std::string(),
+           "{% set ns = namespace(x='a') %}" + many + "{% set ns.x = ns.x + ns.x %}{% endfor %}",
+           "{% set ns = namespace(x='a') %}" + many +
+               "{% set ns.x = ns.x ~ 'aaaaaaaaaaaaaaaa' %}{% endfor %}{{ ns.x }}",
+           "{% set ns = namespace(x=[1]) %}" + many + "{% set ns.x = ns.x + ns.x %}{% endfor %}",
+           "{% set ns = namespace(x=[]) %}" + many + "{% set ns.x = ns.x + [{'a': i, 'b': [i]}] %}{% endfor %}",
+           "{% set ns = namespace(x={}) %}" + many + "{% set ns.x = dict(ns.x, **{'k' ~ i: [i]}) %}{% endfor %}",
+           "{{ range(100000) | list }}" + std::string(),
+           "{{ range(100000) | map('string') | list | join }}" + std::string(),
+           many + "{{ 'abcdefgh' * 1000 }}{% endfor %}",
+           many + "{{ range(1000) | list | tojson }}{% endfor %}",
+           "{% set a = namespace() %}" + many + "{% set b = namespace(c=a) %}{% endfor %}",
+       }) {
+    expect_cheap(source, [&] { render(source); });
+  }
+}
+
 TEST(Bounds, TemplatesThatAreLarge) {
   constexpr size_t kBytes = size_t{255} << 10;  // just below what is read at all
   expect_cheap("a megabyte", [] { render(repeated("{{ x }}")); });

@@ -83,6 +83,7 @@ void jinja(std::string_view input) {
     options.variables = {{"bos_token", "<s>"}, {"n", 3}, {"list", {1, 2.5, nullptr, "x"}}};
     options.tools = OrderedJson::array({{{"name", "f"}, {"parameters", {{"type", "object"}}}}});
     options.clock = std::tm{};
+    options.limits.bytes_per_input = 0;
     for (const bool prompt : {false, true}) {
       options.add_generation_prompt = prompt;
       accepted([&] {

@@ -76,7 +76,19 @@ TEST(ChatTemplate, LimitsCanBeSet) {
   EXPECT_THAT(failure("{% for i in range(20) %}{{ i }}{% endfor %}", options).what(), HasSubstr("10 steps"));
   options = {};
   options.limits.bytes = 100;
+  options.limits.bytes_per_input = 0;
   EXPECT_THAT(failure("{{ 'x' * 101 }}", options).what(), HasSubstr("100 bytes"));
+}
+
+TEST(ChatTemplate, LongConversationsRaiseTheLimitOfBytes) {
+  const std::string copies = "{% for m in messages %}{{ (m.content + 'x') | upper | trim }}{% endfor %}";
+  RenderOptions options;
+  options.limits.bytes = 1000;
+  const OrderedJson messages = OrderedJson::array({{{"role", "user"}, {"content", std::string(20000, 'a')}}});
+  const auto parsed = ChatTemplate::parse(copies, "template");
+  EXPECT_EQ(parsed->render(messages, options).text.size(), 20001u);
+  options.limits.bytes_per_input = 0;
+  EXPECT_THROW(parsed->render(messages, options), Error);
 }
 
 TEST(ChatTemplate, DeepSourcesAreRefusedInsteadOfFillingTheStack) {

@@ -57,5 +57,13 @@ TEST(QuickstartPlan, SaysThatTheTimeIsTooShort) {
   }
 }
 
+TEST(QuickstartPlan, LanesLeaveMoreTimeForTraining) {
+  MeasuredSpeed two = kSpeed;
+  two.lanes = 2;
+  const QuickstartPlan one = plan_quickstart({}, kSpeed), side_by_side = plan_quickstart({}, two);
+  EXPECT_LT(side_by_side.evaluate_s, one.evaluate_s);
+  EXPECT_GT(side_by_side.train_s, one.train_s);
+}
+
 }  // namespace
 }  // namespace pacer::workflow
