@@ -49,6 +49,7 @@ void run(Arguments arguments, const Context& context) {
       target::Target::load(arguments.target, target::parse_precision(arguments.dtype), runtime);
   choose_threads(arguments.threads, *target, *text, runtime);
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
+  options.sampling.vocabulary = text->tokenizer()->vocab_size();
   std::unique_ptr<draft::Proposer> draft;
   if (!arguments.draft.empty()) {
     const fs::path folder = train::best_draft(arguments.draft);

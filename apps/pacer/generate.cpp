@@ -113,6 +113,7 @@ void run(Arguments arguments, const Context& context) {
   choose_threads(arguments.threads, *target, *text, runtime);
   decode::DecodeOptions& options = arguments.options;
   if (options.sampling.stop_ids.empty()) options.sampling.stop_ids = target->config().eos_ids;
+  options.sampling.vocabulary = text->tokenizer()->vocab_size();
   std::unique_ptr<draft::Proposer> proposer;
   if (arguments.lookup) proposer = std::make_unique<decode::PromptLookup>();
   if (!arguments.draft.empty()) {

@@ -146,9 +146,10 @@ class Batch {
     retire();
   }
 
-  // Chooses the next token of live_[first ...] from logits [n, V], as decode_plain does.
-  void take(const at::Tensor& logits, size_t first) {
+  // Chooses the next token of live_[first ...] from its row of logits [n, V], as decode_plain does.
+  void take(const at::Tensor& all, size_t first) {
     const SamplingOptions& sampling = options_.sampling;
+    const at::Tensor logits = without_padding(all, target_.config().vocab_size, sampling);
     std::vector<int64_t> tokens;
     if (sampling.greedy()) {
       tokens = greedy_tokens(logits);

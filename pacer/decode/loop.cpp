@@ -44,9 +44,14 @@ struct Text {
     return target::forward_exact(target, {ids}, taps, {cache.get()});
   }
 
+  // Logits of tokens, without the rows that only pad the vocabulary.
+  at::Tensor tokens_of(const at::Tensor& logits) const {
+    return without_padding(logits, target.config().vocab_size, options.sampling);
+  }
+
   // The token behind the last row: greedy, or drawn with the anchor's own uniform number.
   int64_t choose(const at::Tensor& last_row, int64_t anchor) {
-    const at::Tensor logits = target.logits(last_row);
+    const at::Tensor logits = tokens_of(target.logits(last_row));
     watch.lap(made.times.verify);
     if (options.on_logits) options.on_logits(logits[0]);
     int64_t token = 0;
@@ -204,7 +209,8 @@ struct SpeculativeDecoder::State {
     if (room < 1) return proposal;
     const bool greedy = text.options.sampling.greedy();
     int64_t slot = 0;
-    const draft::DrawToken draw = [&](const at::Tensor& logits, at::Tensor* probabilities) -> int64_t {
+    const draft::DrawToken draw = [&](const at::Tensor& all, at::Tensor* probabilities) -> int64_t {
+      const at::Tensor logits = text.tokens_of(all);
       if (greedy) {
         if (probabilities) *probabilities = distribution(logits, text.options.sampling);
         return greedy_tokens(logits)[0];
@@ -216,6 +222,15 @@ struct SpeculativeDecoder::State {
     };
     proposal = from.propose(text.made.tokens.back(), room, greedy, draw);
     check(from, proposal, room);
+    if (!proposal.probabilities.defined()) {
+      // A prompt may hold ids that are no tokens, and its reader would propose them again.
+      const int64_t vocabulary = text.options.sampling.vocabulary;
+      const auto padding = [&](int64_t token) { return vocabulary > 0 && token >= vocabulary; };
+      const auto first = std::find_if(proposal.tokens.begin(), proposal.tokens.end(), padding);
+      shorten(proposal, first - proposal.tokens.begin());
+    } else {
+      proposal.probabilities = text.tokens_of(proposal.probabilities).contiguous();
+    }
     return proposal;
   }
 
@@ -267,7 +282,7 @@ struct SpeculativeDecoder::State {
     record.verified = {text.made.tokens.back()};
     record.verified.insert(record.verified.end(), proposal.tokens.begin(), proposal.tokens.end());
     const target::TargetOutput output = text.forward(record.verified, taps);
-    const at::Tensor logits = text.target.logits(output.last);
+    const at::Tensor logits = text.tokens_of(text.target.logits(output.last));
     text.watch.lap(times.verify);
 
     TargetRows rows;

@@ -168,6 +168,11 @@ double CounterUniforms::uniform(int64_t anchor, int64_t slot, Draw draw) {
   return stream.uniform(static_cast<uint64_t>(slot) * kDraws + static_cast<uint64_t>(draw));
 }
 
+at::Tensor without_padding(const at::Tensor& logits, int64_t target_rows, const SamplingOptions& options) {
+  if (options.vocabulary <= 0 || options.vocabulary >= target_rows || logits.size(-1) != target_rows) return logits;
+  return logits.slice(-1, 0, options.vocabulary);
+}
+
 std::vector<int64_t> greedy_tokens(const at::Tensor& logits) {
   const at::Tensor rows = host_rows(logits);
   const auto width = static_cast<size_t>(rows.size(1));

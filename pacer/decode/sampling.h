@@ -13,6 +13,9 @@ struct SamplingOptions {
   double temperature = 0.0;  // below 1e-5: greedy
   int64_t top_k = 0;         // keep the k likeliest tokens; 0: all
   double top_p = 1.0;        // keep the smallest set of likeliest tokens whose share reaches top_p; 1: all
+  // Tokens of the tokenizer. Models are padded to round sizes: rows from here on stand for no token and are never
+  // written, however likely. 0: every row is a token.
+  int64_t vocabulary = 0;
   std::vector<int64_t> stop_ids;
   int64_t max_new_tokens = 256;
   uint64_t seed = 0;
@@ -43,6 +46,9 @@ class CounterUniforms : public UniformSource {
  private:
   uint64_t seed_, sample_;
 };
+
+// logits [n, V] or [V] without the columns of padding; a view. Others than rows of the target's V pass as they are.
+at::Tensor without_padding(const at::Tensor& logits, int64_t target_rows, const SamplingOptions& options);
 
 // First maximum of every row: the lowest id wins a tie. logits [n, V] or [V] f32.
 // Throws Error{data} when a row holds NaN: then no token is the likeliest.

@@ -48,7 +48,12 @@ class BlockProposer final : public Proposer {
 
   std::string name() const override { return config_.method; }
   std::vector<int64_t> taps() const override { return config_.target_layer_ids; }
-  int64_t max_tokens() const override { return config_.drafts_per_block(); }
+  // Nothing beyond the positions that the draft was made for: the target then writes alone.
+  int64_t max_tokens() const override {
+    const int64_t positions = config_.layer.max_position;
+    const bool fits = positions <= 0 || committed() + config_.block_size <= positions;
+    return fits ? config_.drafts_per_block() : 0;
+  }
 
   void start(const std::vector<int64_t>& ids, const at::Tensor& tapped) override {
     backbone_->clear();
@@ -64,6 +69,7 @@ class BlockProposer final : public Proposer {
   Proposal propose(int64_t anchor, int64_t limit, bool greedy, const DrawToken& draw) override;
 
  private:
+  int64_t committed() const { return backbone_->length() + waiting_rows_; }
   void remember(const std::vector<int64_t>& tokens, const at::Tensor& tapped);
   at::Tensor block_pass(int64_t anchor) const;  // [K, H] after the final norm
   double confidence(const at::Tensor& hidden, const at::Tensor& markov) const;
@@ -88,12 +94,17 @@ void BlockProposer::remember(const std::vector<int64_t>& tokens, const at::Tenso
     throw Error(ErrorKind::bug, name() + ": " + std::to_string(rows) + " tokens come with features " +
                                     (tapped.defined() ? c10::str(tapped.sizes()) : std::string("undefined")));
   }
-  waiting_.push_back(tapped);
   waiting_rows_ += rows;
+  // Beyond its positions the draft proposes nothing more for this text, and needs no more of it.
+  if (max_tokens() == 0) {
+    waiting_.clear();
+  } else {
+    waiting_.push_back(tapped);
+  }
 }
 
 void BlockProposer::catch_up() {
-  if (waiting_.empty()) return;
+  if (waiting_.empty() || max_tokens() == 0) return;
   const at::NoGradGuard no_grad;
   // Rows have the same bits together as one by one, so it does not matter when this happens.
   backbone_->append(waiting_.size() == 1 ? waiting_.front() : at::cat(waiting_));

@@ -79,6 +79,22 @@ std::string short_number(double value) {
   return text.data();
 }
 
+// Two ways to train for hours and learn nothing: hardly any rows, or a rate that never arrives.
+void warn_of_too_little(int64_t rows, const RunPlan& plan, const optim::Schedule& schedule) {
+  constexpr int64_t kFewRows = 100;
+  if (rows < kFewRows) {
+    log_warning("only " + format_count(rows) + " training rows: a draft learns them by heart and little else; below " +
+                format_count(kFewRows) + " treat its figures as those of a trial");
+  }
+  if (2 * plan.warmup_steps > plan.steps) {
+    log_warning("the warm-up takes " + format_count(plan.warmup_steps) + " of " + format_count(plan.steps) +
+                " steps: most of the run has less than its learning rate; set schedule.warmup_steps lower");
+  }
+  log_info("learning rate of the first steps: " + short_number(schedule.at(1)) + ", " +
+           short_number(schedule.at(std::min<int64_t>(2, plan.steps))) + ", " +
+           short_number(schedule.at(std::min<int64_t>(3, plan.steps))));
+}
+
 TrainResult result_of(const RunFolder& folder, const CheckpointStore& checkpoints, const RunPlan& plan,
                       const TrainState& state) {
   TrainResult result;
@@ -204,6 +220,7 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   log_info("plan: " + plan.how + "; warm-up " + format_count(plan.warmup_steps) + " steps, learning rate " +
            short_number(schedule.at(1)) + " to " + short_number(schedule.peak) + " to " +
            short_number(schedule.at(plan.steps)));
+  warn_of_too_little(size.rows, plan, schedule);
   if (newest) log_info("continuing after step " + format_count(state.step) + " from " + newest->string());
 
   MetricsLog metrics(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),

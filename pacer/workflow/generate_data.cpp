@@ -102,6 +102,7 @@ GenerateReport generate_data(const target::Target& target, const text::ModelText
   batch.sequences = options.sequences;
   if (options.states) batch.keep_states = true, batch.taps = options.states->taps();
   if (batch.sampling.stop_ids.empty()) batch.sampling.stop_ids = target.config().eos_ids;
+  batch.sampling.vocabulary = text.tokenizer()->vocab_size();
   data::GeneratedRows rows(options.out, settings_of(options, text, batch.sampling, target.dtype()));
   if (rows.healed_bytes() > 0) {
     log_warning(options.out.string() + ": cut off a torn last line of " + std::to_string(rows.healed_bytes()) +

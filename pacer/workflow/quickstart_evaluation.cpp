@@ -36,7 +36,9 @@ std::vector<eval::TaskResult> measure(const QuickstartEvaluation& evaluation, at
     if (evaluation.stop_requested && evaluation.stop_requested()) throw Stopped{};
     progress.update(static_cast<uint64_t>(now.done), now.task);
   };
-  const eval::Words words = eval::words_of(text::ModelText::load(evaluation.model));
+  const auto text = text::ModelText::load(evaluation.model);
+  const eval::Words words = eval::words_of(text);
+  options.sampling.vocabulary = text->tokenizer()->vocab_size();
   std::vector<eval::TaskResult> results =
       timed ? eval::measure(*target, proposer.get(), tasks, words, options)
             : eval::measure_in_lanes(

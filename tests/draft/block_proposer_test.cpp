@@ -214,5 +214,27 @@ TEST(BlockProposerErrors, SayWhatIsWrong) {
   EXPECT_THROW(proposer->start({1, 2}, {}), Error);
 }
 
+// Report 102: a draft whose positions end before the text does.
+TEST(BlockProposer, Report102BeyondItsPositionsItProposesNothing) {
+  const auto target = golden_target();
+  DraftFolder draft = read_draft(test::golden("dspark/vanilla_fitted"), at::kFloat, *target);
+  draft.config.layer.max_position = 32;
+  const int64_t last = 32 - draft.config.block_size;  // committed tokens with room for a block behind them
+  const auto proposer = make_block_proposer(draft, target, {});
+  for (const int64_t length : {last - 1, last, last + 1, int64_t{32}, int64_t{40}}) {
+    std::vector<int64_t> prompt;
+    for (int64_t i = 0; i < length; ++i) prompt.push_back(i % 20);
+    const auto cache = target->new_cache();
+    const auto features = target->forward(target::TokenBatch::single(prompt), proposer->taps(), {cache.get()}).tapped;
+    proposer->start(prompt, features);
+    const Proposal proposal = proposer->propose(1, 4, true, greedy);
+    EXPECT_EQ(proposal.tokens.empty(), length > last) << length;
+    EXPECT_EQ(proposer->max_tokens() == 0, length > last) << length;
+    proposer->advance({1}, features.slice(0, 0, 1));
+    EXPECT_EQ(proposer->max_tokens() == 0, length + 1 > last) << length;
+    EXPECT_EQ(proposer->propose(1, 4, true, greedy).tokens.empty(), length + 1 > last) << length;
+  }
+}
+
 }  // namespace
 }  // namespace pacer::draft

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -215,6 +216,33 @@ TEST(Train, EpochsTakeEveryRowAndNoMore) {
   const TrainResult result = run(recipe, temporary.path() / "run");
   EXPECT_EQ(result.rows, 22);
   EXPECT_EQ(result.steps, 8);
+}
+
+TEST(Train, Report45SaysWhenARunIsTooSmall) {
+  const pacer::test::TemporaryFolder temporary;
+  std::vector<std::string> warnings, notes;
+  set_log_sink([&](LogLevel level, std::string_view line) {
+    (level == LogLevel::warning ? warnings : notes).emplace_back(line);
+  });
+  Recipe recipe = test::tiny_recipe(temporary.path(), 100);
+  recipe.schedule.steps = 4;
+  recipe.schedule.warmup_steps = 2;
+  run(recipe, temporary.path() / "enough");
+  const size_t quiet = warnings.size();
+  recipe.schedule.warmup_steps = 3;
+  run(recipe, temporary.path() / "warming");
+  fs::create_directories(temporary.path() / "few");
+  Recipe few = test::tiny_recipe(temporary.path() / "few", 99);
+  few.schedule.steps = 4;
+  run(few, temporary.path() / "run");
+  set_log_sink({});
+  EXPECT_EQ(quiet, 0u) << warnings.front();
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_NE(warnings[0].find("3 of 4 steps"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[1].find("only 99 training rows"), std::string::npos) << warnings[1];
+  EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [](const std::string& line) {
+    return line.find("learning rate of the first steps") != std::string::npos;
+  }));
 }
 
 TEST(Train, ADamagedCheckpointIsPassedOver) {
