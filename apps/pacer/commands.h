@@ -15,6 +15,7 @@ void add_data_check(CLI::App& data, Context& context);
 void add_data_generate(CLI::App& data, Context& context);
 void add_doctor(CLI::App& app, Context& context);
 void add_eval(CLI::App& app, Context& context);
+void add_gate(CLI::App& app, Context& context);
 void add_generate(CLI::App& app, Context& context);
 void add_launch(CLI::App& app, Context& context);
 void add_model_convert(CLI::App& model, Context& context);

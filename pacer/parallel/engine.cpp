@@ -1,19 +1,18 @@
 #include "pacer/parallel/engine.h"
 
-#include <cmath>
 #include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp_max.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "pacer/base/error.h"
+#include "pacer/optim/exact_norm.h"
 #include "pacer/parallel/engine_state.h"
 
 namespace pacer::parallel {
@@ -54,6 +53,7 @@ Tensors Engine::run(size_t call, const Tensors& inputs) {
   require_state(micro_batch_ < options_.reduction.micro_batches,
                 "run() after the last micro-batch and before the step");
   require_state(call >= tape_->next, "run(" + std::to_string(call) + ") after a later call of this micro-batch");
+  groups_.world.activity()->in_step = true;
   // What is skipped is still acquired: other ranks may be running it.
   for (; tape_->next < call; ++tape_->next) follow(schedule_.forward[tape_->next], {});
   Tape::Record record{.inputs = inputs, .outputs = {}, .leaves = {}};
@@ -158,19 +158,18 @@ void Engine::close_micro_batch(double loss, int64_t count) {
 }
 
 at::Tensor Engine::squared_norm() {
-  std::vector<float> blocks(static_cast<size_t>(blocks_), 0.0F);
-  const bool twice = options_.fault == Fault::counted_twice && groups_.world.rank() == 1;
+  at::Tensor blocks = at::zeros({blocks_}, at::kFloat);
+  // What every row holds is counted by the first one; here the second row counts its first part, too.
+  const bool twice = options_.fault == Fault::counted_twice && groups_.at == Coordinate{1, 0, 0};
   for (const auto& unit : units_) unit->update.block_squares(blocks, unit->first_block, twice);
-  const at::Tensor vector = at::from_blob(blocks.data(), {blocks_}, at::kFloat);
-  groups_.world.all().sum(vector, "norm").wait();
-  return at::scalar_tensor(tree_fold(blocks.data(), blocks_), at::kFloat);
+  groups_.world.all().sum(blocks, "norm").wait();
+  return optim::tree_sum(blocks);
 }
 
 StepReport Engine::step(const StepRates& rates) {
   require_state(micro_batch_ == options_.reduction.micro_batches,
                 "step() after " + std::to_string(micro_batch_) + " of " +
                     std::to_string(options_.reduction.micro_batches) + " micro-batches");
-  groups_.world.activity()->step = steps_ + 1;
   groups_.world.all().sum(counts_, "counts").wait();
   groups_.world.all().sum(losses_, "losses").wait();
   StepReport report;
@@ -199,6 +198,8 @@ StepReport Engine::step(const StepRates& rates) {
     publish(unit, index == 0 && options_.fault == Fault::stale_publish && groups_.world.rank() == 1);
   }
   steps_ += report.updated;
+  groups_.world.activity()->step = steps_;
+  groups_.world.activity()->in_step = false;
   micro_batch_ = 0;
   counts_.zero_();
   losses_.zero_();
@@ -206,6 +207,7 @@ StepReport Engine::step(const StepRates& rates) {
 }
 
 void Engine::publish(UnitState& unit, bool stale) {
+  unit.weights.finish_publish();
   for (const HeldPart& part : unit.update.parts()) {
     switch (unit.layout.parameters[part.parameter].placement) {
       case Placement::owner:
@@ -225,6 +227,7 @@ void Engine::publish(UnitState& unit, bool stale) {
 }
 
 void Engine::abandon() {
+  groups_.world.activity()->in_step = false;
   drain_reductions();
   for (const auto& unit : units_) {
     unit->reduction.abandon();

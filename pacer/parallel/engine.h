@@ -28,6 +28,9 @@ struct EngineParameter {
   at::ScalarType message_dtype = at::kFloat;  // of gradients on their way; f32 in exact mode
   std::string unit{};                         // parameters that travel together; "": those of a layer, others alone
   at::Tensor initial{};                       // f32 values in place of the weight's own, which may be rounded
+  double rate = 1;                            // factor on the learning rate
+  std::optional<double> weight_decay{};       // in place of the route's
+  optim::MatrixLayout matrices{};             // of route muon: fused or stacked matrices
 };
 
 // A part of the model that runs between two points where weights may come and go.

@@ -136,7 +136,8 @@ void Engine::make_units(const std::vector<EngineParameter>& parameters, const st
       const auto owner = owners.find(parameter.name);
       layout.push_back({parameter.name, parameter.weight.sizes().vec(), parameter.route, placement_of(parameter),
                         owner == owners.end() ? Owner{} : owner->second, parameter.weight.scalar_type(),
-                        options_.reduction.exact ? at::kFloat : parameter.message_dtype});
+                        options_.reduction.exact ? at::kFloat : parameter.message_dtype, parameter.rate,
+                        parameter.weight_decay, parameter.matrices});
       live.push_back(parameter.weight);
       initial.push_back(parameter.initial);
     }

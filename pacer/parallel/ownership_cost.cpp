@@ -3,7 +3,6 @@
 #include <cctype>
 #include <string_view>
 
-#include "pacer/base/error.h"
 #include "pacer/parallel/ownership_plan.h"
 
 namespace pacer::parallel {
@@ -14,11 +13,6 @@ constexpr int64_t kIterations = 5;  // of Newton-Schulz
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
-}
-
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\n");
-  return begin == std::string::npos ? std::string() : text.substr(begin, text.find_last_not_of(" \t\n") + 1 - begin);
 }
 
 bool looks_like_base(const PlanParameter& parameter) {
@@ -62,21 +56,6 @@ int64_t route_cost(const PlanParameter& parameter) {
 }
 
 }  // namespace
-
-const char* name_of(Route route) {
-  return route == Route::muon ? "muon" : route == Route::adamw ? "adamw" : "sharded_adamw";
-}
-
-Route parse_route(const std::string& text) {
-  const std::string name = lower(trimmed(text));
-  if (name == "muon" || name == "matrix" || name == "matrix_optimizer") return Route::muon;
-  if (name == "adamw" || name == "base" || name == "base_adamw" || name == "dedicated_adamw") return Route::adamw;
-  if (name == "sharded_adamw" || name == "sharded" || name == "base_sharded" || name == "sharded_collective" ||
-      name == "base_sharded_adamw") {
-    return Route::sharded_adamw;
-  }
-  throw Error(ErrorKind::usage, "'" + text + "' is not a route", "allowed are muon, adamw and sharded_adamw");
-}
 
 int64_t PlanParameter::elements() const {
   int64_t product = 1;

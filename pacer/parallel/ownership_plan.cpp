@@ -218,7 +218,7 @@ std::string OwnershipPlan::text() const {
   for (size_t i = 0; i < order.size(); ++i) {
     const Assignment& assignment = order[i];
     const PlanParameter& parameter = parameters[static_cast<size_t>(assignment.parameter)];
-    text += "parameter " + parameter.name + " " + shape_text(parameter.shape) + " " + name_of(parameter.route) +
+    text += "parameter " + parameter.name + " " + shape_text(parameter.shape) + " " + optim::name_of(parameter.route) +
             ", owner (shard " + std::to_string(assignment.owner.shard) + ", replicate " +
             std::to_string(assignment.owner.replicate) + ")";
     if (assignment.tensor_owner) text += " tensor " + std::to_string(*assignment.tensor_owner);

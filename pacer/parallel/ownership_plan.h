@@ -7,21 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "pacer/optim/routes.h"
 #include "pacer/parallel/mesh.h"
 
 namespace pacer::parallel {
 
-// How a parameter is updated, and so how its gradient travels.
-enum class Route {
-  muon,          // reduced to its owner, which orthogonalises the whole matrix
-  adamw,         // reduced to its owner
-  sharded_adamw  // scattered over the shard axis; every rank updates its flat chunk
-};
-
-const char* name_of(Route route);
-// The names above and the spellings "matrix", "base", "sharded" with their longer forms, whatever their case and
-// surrounding space. Throws Error{usage} for anything else.
-Route parse_route(const std::string& text);
+// How a parameter is updated, and so how its gradient travels: muon and adamw to one owner, sharded_adamw to the chunks
+// of all ranks of a row.
+using optim::Route;
 
 struct PlanParameter {
   std::string name;             // dotted, "model.layers.3.mlp.up_proj.weight"

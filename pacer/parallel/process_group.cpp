@@ -13,8 +13,9 @@ namespace {
 // Back ends append a native stack to one long line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-[[noreturn]] void lost(const std::string& place, const std::string& why) {
-  throw Error(ErrorKind::communication, place + ": " + first_line(why),
+[[noreturn]] void lost(const std::string& place, const std::string& why, Activity& activity) {
+  const std::string others = activity.explain();
+  throw Error(ErrorKind::communication, place + ": " + first_line(why) + (others.empty() ? "" : "; " + others),
               "another rank ended, hangs or never arrived: its own message says why. Start again from the last "
               "checkpoint");
 }
@@ -31,6 +32,7 @@ struct Pending::State {
   c10::intrusive_ptr<c10d::Work> work;
   std::vector<at::Tensor> tensors;
   std::string place;
+  std::shared_ptr<Activity> activity;
 };
 
 void Pending::wait() {
@@ -39,7 +41,7 @@ void Pending::wait() {
   try {
     state->work->wait();
   } catch (const std::exception& failure) {
-    lost(state->place, failure.what());
+    lost(state->place, failure.what(), *state->activity);
   }
 }
 
@@ -69,12 +71,13 @@ Pending ProcessGroup::start(const char* operation, const char* purpose, double b
   activity_->what = purpose;
   Pending pending;
   pending.state_ = std::make_shared<Pending::State>();
+  pending.state_->activity = activity_;
   pending.state_->place = std::string(purpose) + " (" + operation + " " + std::to_string(sequence) + " of group " +
                           name_ + ", rank " + std::to_string(ranks_[static_cast<size_t>(rank_)]) + ")";
   try {
     pending.state_->work = call(tensors);
   } catch (const std::exception& failure) {
-    lost(pending.state_->place, failure.what());
+    lost(pending.state_->place, failure.what(), *activity_);
   }
   pending.state_->tensors = std::move(tensors);
   return pending;

@@ -4,9 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +26,21 @@ namespace pacer::parallel {
 struct Activity {
   std::atomic<int64_t> step{0}, sequence{0};     // sequence counts collectives of all groups
   std::atomic<const char*> what{"starting up"};  // a literal
+  std::atomic<bool> in_step{false};              // from the first forward of a step to its end
+
+  // One line about where all ranks are, for messages; "" while nobody watches.
+  std::string explain() {
+    const std::lock_guard lock(mutex_);
+    return explain_ ? explain_() : std::string();
+  }
+  void set_explain(std::function<std::string()> function) {
+    const std::lock_guard lock(mutex_);
+    explain_ = std::move(function);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<std::string()> explain_;
 };
 
 // A collective that has begun. Its tensors are kept until it was waited for.

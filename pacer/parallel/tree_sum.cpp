@@ -99,10 +99,4 @@ at::Tensor TreeSum::take_root() {
   return root;
 }
 
-float tree_fold(const float* values, int64_t count) {
-  if (count <= 1) return count == 1 ? values[0] : 0.0F;
-  const int64_t left = left_count(count);
-  return tree_fold(values, left) + tree_fold(values + left, count - left);
-}
-
 }  // namespace pacer::parallel

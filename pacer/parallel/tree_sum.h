@@ -45,7 +45,4 @@ class TreeSum {
   std::map<int64_t, Part> parts_;  // by first leaf
 };
 
-// The root of the tree over the elements of a vector, in f32. 0 for none.
-float tree_fold(const float* values, int64_t count);
-
 }  // namespace pacer::parallel

@@ -79,9 +79,10 @@ std::string layout_text(const std::vector<UnitLayout>& units) {
     text += "unit " + units[i].name + " place " + std::to_string(i) + ", gradients " +
             c10::toString(units[i].message_dtype()) + ", weights " + c10::toString(units[i].weight_dtype()) + "\n";
     for (const LayoutParameter& parameter : units[i].parameters) {
-      text += "placement " + parameter.name + " " + name_of(parameter.route) + " " + name_of(parameter.placement) +
-              " (" + std::to_string(parameter.owner.shard) + "," + std::to_string(parameter.owner.replicate) + ") of " +
-              std::to_string(parameter.elements()) + " elements in unit " + units[i].name + "\n";
+      text += "placement " + parameter.name + " " + optim::name_of(parameter.route) + " " +
+              name_of(parameter.placement) + " (" + std::to_string(parameter.owner.shard) + "," +
+              std::to_string(parameter.owner.replicate) + ") of " + std::to_string(parameter.elements()) +
+              " elements in unit " + units[i].name + "\n";
     }
   }
   return text;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ enum class Placement {
 const char* name_of(Placement placement);
 
 // Chunks of sharded parameters, and blocks of the norm, begin at multiples of this many elements.
-constexpr int64_t kBlock = 1024;
+constexpr int64_t kBlock = 1024;  // optim::block_square_sums counts in the same ones
 
 struct LayoutParameter {
   std::string name;
@@ -31,6 +32,9 @@ struct LayoutParameter {
   Owner owner;                                // of Placement::owner
   at::ScalarType weight_dtype = at::kFloat;   // that the forward computes with, and of messages that carry weights
   at::ScalarType message_dtype = at::kFloat;  // of messages that carry gradients
+  double rate = 1;                            // factor on the learning rate
+  std::optional<double> weight_decay{};       // in place of the route's
+  optim::MatrixLayout matrices{};             // of route muon
 
   int64_t elements() const;
 };

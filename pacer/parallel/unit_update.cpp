@@ -7,25 +7,9 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "pacer/optim/exact_norm.h"
+
 namespace pacer::parallel {
-namespace {
-
-// Sixteen running sums that the compiler may keep in vectors, added in a fixed order.
-float square_sum(const float* values, int64_t count) {
-  float lanes[16] = {};
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    for (int lane = 0; lane < 16; ++lane) lanes[lane] += values[i + lane] * values[i + lane];
-  }
-  for (int lane = 0; i < count; ++i, ++lane) lanes[lane] += values[i] * values[i];
-  for (int half = 8; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
-}
-
-}  // namespace
-
 UnitUpdate::UnitUpdate(const UnitLayout& layout, MeshGroups& groups, const UpdateOptions& options,
                        const std::vector<at::Tensor>& initial)
     : layout_(layout), groups_(groups), options_(options) {
@@ -75,7 +59,7 @@ void UnitUpdate::take_gradients(GradientReduction::Sums sums, float scale) {
   }
 }
 
-void UnitUpdate::block_squares(std::vector<float>& blocks, const std::vector<int64_t>& first_block, bool twice) const {
+void UnitUpdate::block_squares(at::Tensor& blocks, const std::vector<int64_t>& first_block, bool twice) const {
   for (const HeldPart& part : parts_) {
     const Placement placement = of(part).placement;
     int64_t begin = 0, end = part.count;
@@ -86,11 +70,9 @@ void UnitUpdate::block_squares(std::vector<float>& blocks, const std::vector<int
       begin = std::min(part.count, groups_.at.shard * each);
       end = std::min(part.count, begin + each);
     }
-    const float* values = part.gradient.const_data_ptr<float>();
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t block = first_block[part.parameter] + (part.begin + at) / kBlock;
-      blocks[static_cast<size_t>(block)] = square_sum(values + at, std::min(kBlock, end - at));
-    }
+    if (begin == end) continue;
+    const at::Tensor sums = optim::block_square_sums(part.gradient.narrow(0, begin, end - begin));
+    blocks.narrow(0, first_block[part.parameter] + (part.begin + begin) / kBlock, sums.numel()).copy_(sums);
   }
 }
 
@@ -107,11 +89,14 @@ void UnitUpdate::update(const std::vector<int64_t>& present, const at::Tensor& c
                           .weight = part.master.view(parameter.shape),
                           .gradient = part.gradient.view(parameter.shape),
                           .momentum = part.momentum,
-                          .rate = rates.muon,
-                          .weight_decay = options_.muon_weight_decay});
+                          .rate = rates.muon * parameter.rate,
+                          .weight_decay = parameter.weight_decay.value_or(options_.muon_weight_decay),
+                          .layout = parameter.matrices});
     } else {
-      optim::adamw_update(part.master, part.gradient, 1.0, part.first, part.second, part.steps, rates.adamw,
-                          options_.adamw);
+      optim::AdamWOptions adamw = options_.adamw;
+      adamw.weight_decay = parameter.weight_decay.value_or(adamw.weight_decay);
+      optim::adamw_update(part.master, part.gradient, 1.0, part.first, part.second, part.steps,
+                          rates.adamw * parameter.rate, adamw);
     }
   }
   if (!matrices.empty()) optim::muon_update(matrices, options_.muon);

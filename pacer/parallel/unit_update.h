@@ -50,7 +50,7 @@ class UnitUpdate {
   // Squares of the gradients, summed in f32 over blocks of kBlock elements, into blocks[first_block[parameter] +
   // block]. Every block is written by exactly one rank of the mesh; `twice` breaks that rule for replicated ones
   // (gate.h).
-  void block_squares(std::vector<float>& blocks, const std::vector<int64_t>& first_block, bool twice) const;
+  void block_squares(at::Tensor& blocks, const std::vector<int64_t>& first_block, bool twice) const;
 
   // Updates what has a gradient somewhere: present[parameter] is how many leaves had one. coefficient: 0-dimensional
   // f32, what clipping multiplies gradients with. Gradients are gone afterwards.

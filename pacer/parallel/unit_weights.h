@@ -35,7 +35,8 @@ class UnitWeights {
   const at::Tensor& live(size_t parameter) const { return live_[parameter]; }
 
   void start_publish();
-  void start_acquire();  // nothing to do while the newest weights are here
+  void finish_publish();  // before what was published may be written again
+  void start_acquire();   // nothing to do while the newest weights are here
   void wait_acquire();
   void release();
   bool acquired() const { return fresh_; }
@@ -45,7 +46,6 @@ class UnitWeights {
 
  private:
   const ShardPart& part(int64_t shard) const { return layout_.shards[static_cast<size_t>(shard)]; }
-  void finish_publish();
   void scatter_over_row();
   at::Tensor owner_part(int64_t shard) const;  // the published owner weights of a shard, once acquired
   void fill_live();

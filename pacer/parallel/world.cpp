@@ -68,6 +68,11 @@ World::World(const LaunchEnvironment& environment, const WorldOptions& options)
             ": " + first_line(failure.what()),
         "is the process that serves it still there, and is the address right?");
   }
+  if (store_ != nullptr) {
+    WatchdogOptions watch;
+    watch.stall = options.stall.count() > 0 ? options.stall : options.timeout + std::chrono::seconds(20);
+    watchdog_ = std::make_unique<Watchdog>(rank(), size(), store_->clone(), activity_, watch);
+  }
   all_ = group(ranks, "world");
 }
 

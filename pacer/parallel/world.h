@@ -11,6 +11,7 @@
 
 #include "pacer/parallel/launch_environment.h"
 #include "pacer/parallel/process_group.h"
+#include "pacer/parallel/watchdog.h"
 
 namespace pacer::parallel {
 
@@ -20,7 +21,9 @@ using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(
 
 struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every collective and of the meeting
-  MakeBackend make_backend;                                      // empty: Gloo
+  MakeBackend make_backend{};                                    // empty: Gloo
+  // How long a step may stand still on a rank before it ends itself; 0: the time-out and 20 s.
+  std::chrono::milliseconds stall{0};
 };
 
 class World {
@@ -58,6 +61,7 @@ class World {
   WorldOptions options_;
   std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
   c10::intrusive_ptr<c10d::Store> store_;  // none for one process alone
+  std::unique_ptr<Watchdog> watchdog_;
   std::shared_ptr<ProcessGroup> all_;
   std::map<std::string, std::shared_ptr<ProcessGroup>> groups_;  // by name and ranks
   int64_t compared_ = 0;

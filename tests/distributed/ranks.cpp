@@ -1,5 +1,6 @@
 #include "tests/distributed/ranks.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,15 +23,19 @@ namespace fs = std::filesystem;
 
 // Never returns: the child must not go on with the other tests.
 [[noreturn]] void be_rank(int64_t rank, int64_t count, const fs::path& folder, std::chrono::milliseconds timeout,
-                          const std::function<void(World&)>& body) {
+                          const std::function<void(World&)>& body, const RankSetup& setup) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   at::set_num_threads(1);
   ::setenv("GLOO_SOCKET_IFNAME", "lo", 1);
+  if (!setup.output.empty()) {
+    ::dup2(::open((setup.output + std::to_string(rank)).c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+  }
   int code = 0;
   try {
     LaunchEnvironment environment{.rank = rank, .world = count, .local_rank = rank, .local_world = count};
     environment.store_file = (folder / "store").string();
-    World world(environment, {.timeout = timeout, .make_backend = {}});
+    if (setup.environment) setup.environment(environment);
+    World world(environment, {.timeout = timeout, .make_backend = {}, .stall = setup.stall});
     body(world);
   } catch (const std::exception& failure) {
     write_file(folder / ("error_" + std::to_string(rank)), failure.what());
@@ -44,14 +49,15 @@ namespace fs = std::filesystem;
 }  // namespace
 
 std::vector<RankOutcome> outcomes_of_ranks(int64_t count, const std::function<void(World&)>& body,
-                                           std::chrono::milliseconds timeout, std::chrono::seconds limit) {
+                                           std::chrono::milliseconds timeout, std::chrono::seconds limit,
+                                           const RankSetup& setup) {
   const test::TemporaryFolder folder;
   std::fflush(nullptr);
   std::vector<pid_t> ranks;
   const double start = wall_seconds();
   for (int64_t rank = 0; rank < count; ++rank) {
     const pid_t child = ::fork();
-    if (child == 0) be_rank(rank, count, folder.path(), timeout, body);
+    if (child == 0) be_rank(rank, count, folder.path(), timeout, body, setup);
     ranks.push_back(child);
   }
   std::vector<RankOutcome> outcomes(ranks.size());

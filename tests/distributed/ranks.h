@@ -16,11 +16,18 @@ struct RankOutcome {
   double seconds = 0;
 };
 
+struct RankSetup {
+  std::function<void(LaunchEnvironment&)> environment{};  // changes what a rank is told
+  std::chrono::milliseconds stall{0};                     // WorldOptions::stall
+  std::string output{};  // prefix of the files that take the ranks' stderr; "": this one's
+};
+
 // Runs `body` in `count` processes. A rank whose expectations fail prints them and counts as failed. Ranks that are
 // still there after `limit` are killed (and fail). This process must not have used threads of LibTorch before.
 std::vector<RankOutcome> outcomes_of_ranks(int64_t count, const std::function<void(World&)>& body,
                                            std::chrono::milliseconds timeout = std::chrono::seconds(60),
-                                           std::chrono::seconds limit = std::chrono::seconds(120));
+                                           std::chrono::seconds limit = std::chrono::seconds(120),
+                                           const RankSetup& setup = {});
 
 // The same, expecting every rank to end well.
 void run_ranks(int64_t count, const std::function<void(World&)>& body);

@@ -198,17 +198,6 @@ TEST(OwnershipPlan, RefusesWhatMakesNoPlan) {
   EXPECT_TRUE(make_ownership_plan({}, {1, 2}).order.empty());
 }
 
-TEST(Route, SpellingsAndRefusal) {
-  EXPECT_EQ(parse_route(" Matrix_Optimizer "), Route::muon);
-  EXPECT_EQ(parse_route("base"), Route::adamw);
-  EXPECT_EQ(parse_route("SHARDED"), Route::sharded_adamw);
-  for (const Route route : {Route::muon, Route::adamw, Route::sharded_adamw}) {
-    EXPECT_EQ(parse_route(name_of(route)), route);
-  }
-  EXPECT_THROW(parse_route("sgd"), Error);
-  EXPECT_THROW(parse_route(""), Error);
-}
-
 TEST(PlanDifference, NamesTheParameterAndBothOwners) {
   const std::vector<PlanParameter> parameters = {{"layers.0.a", {2048, 4096}}, {"layers.1.a", {2048, 4096}}};
   OwnershipPlan first = make_ownership_plan(parameters, {1, 2}), second = first;

@@ -45,12 +45,6 @@ TEST(TreeSum, RefusesWhatIsNoNodeOrThereAlready) {
   EXPECT_THROW(sum.take_root(), Error);
 }
 
-TEST(TreeSum, FoldsAVectorByTheSameTree) {
-  const float values[] = {1e8F, 1.0F, -1e8F, 1.0F, 3.0F};
-  EXPECT_EQ(tree_fold(values, 5), ((1e8F + 1.0F) + (-1e8F + 1.0F)) + 3.0F);
-  EXPECT_EQ(tree_fold(values, 0), 0.0F);
-}
-
 // Whatever the order of arrival and wherever the leaves were cut, the bits are those of the definition.
 RC_GTEST_PROP(TreeSumProperties, AnyOrderAndAnyCutGiveTheSameBits, ()) {
   const auto leaves = *rc::gen::inRange<int64_t>(1, 40);

@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "apps/pacer/commands.h"
+#include "pacer/base/error.h"
+#include "pacer/base/logging.h"
+#include "pacer/base/numbers.h"
+#include "pacer/parallel/gate.h"
+
+namespace pacer::cli {
+namespace {
+
+struct Arguments {
+  parallel::GateOptions options;
+  double timeout_s = 600;
+};
+
+std::string line_of(const parallel::GateResult& result) {
+  std::string text = (result.passed ? "passed  " : "FAILED  ") + format_fixed(result.seconds, 1) + " s  " + result.name;
+  return text + (result.passed ? "\n" : "\n        " + result.failure + "\n");
+}
+
+void run(const Arguments& arguments, const Context& context) {
+  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout_s * 1e3));
+  parallel::World world(parallel::read_launch_environment(), {.timeout = timeout});
+  if (world.size() == 1) {
+    throw Error(ErrorKind::usage, "pacer gate: there is only one rank", "pacer launch -n 4 -- pacer gate");
+  }
+  const auto results = parallel::run_gate(world, arguments.options, [&](const parallel::GateResult& result) {
+    if (world.rank() == 0 && !context.json) context.print(line_of(result));
+    if (world.rank() != 0 && !result.passed) {
+      log_warning("rank " + std::to_string(world.rank()) + ", " + result.name + ": " + result.failure);
+    }
+  });
+  const auto failed = std::count_if(results.begin(), results.end(), [](const auto& result) { return !result.passed; });
+  if (world.rank() == 0 && context.json) {
+    OrderedJson cases = OrderedJson::array();
+    for (const auto& result : results) cases.push_back(result.to_json());
+    context.print_json({{"ranks", world.size()}, {"failed", failed}, {"cases", cases}});
+  } else if (world.rank() == 0) {
+    context.print(std::to_string(results.size() - static_cast<size_t>(failed)) + " of " +
+                  std::to_string(results.size()) + " passed\n");
+  }
+  if (failed > 0) {
+    throw Error(ErrorKind::communication, std::to_string(failed) + " cases of the gate failed",
+                "results depend on the mesh: do not trust trainings of this build");
+  }
+}
+
+}  // namespace
+
+void add_gate(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  parallel::GateOptions& options = arguments->options;
+  options.folder = std::filesystem::temp_directory_path() / "pacer-gate";
+  CLI::App* command =
+      app.add_subcommand("gate", "Prove that training gives the same bits on every mesh of these ranks");
+  command->add_flag("--full", options.full, "Every combination of settings instead of every pair");
+  command->add_flag("--faults", options.faults, "Also show the gate planted faults, which it must find");
+  command->add_option("--updates", options.updates, "Updates per case")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  command->add_option("--folder", options.folder, "Where checkpoints are left for a moment; all ranks must reach it")
+      ->capture_default_str();
+  command->add_option("--timeout", arguments->timeout_s, "Seconds after which a message counts as lost")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  context.add_common(*command, {"pacer launch -n 4 -- pacer gate --faults",
+                                "torchrun --no-python --nproc-per-node 8 "
+                                "pacer gate --folder /shared/gate"});
+  command->callback([arguments, &context] { run(*arguments, context); });
+}
+
+}  // namespace pacer::cli
