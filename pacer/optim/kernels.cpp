@@ -74,6 +74,39 @@ float largest_magnitude_of(const float* values, int64_t n) {
 }
 
 PACER_CLONES
+double quotient_square_sum(const float* values, int64_t n, float divisor) {
+  constexpr int64_t kLanes = 16;
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane] / divisor;
+      lanes[lane] += value * value;
+    }
+  }
+  for (int64_t lane = 0; i < n; ++i, ++lane) {
+    const double value = values[i] / divisor;
+    lanes[lane] += value * value;
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+PACER_CLONES
+void normalised_f32(const float* __restrict values, float* __restrict out, int64_t n, float divisor, float factor) {
+  for (int64_t i = 0; i < n; ++i) out[i] = values[i] / divisor * factor;
+}
+
+PACER_CLONES
+void normalised_bf16(const float* __restrict values, uint16_t* __restrict out, int64_t n, float divisor, float factor) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(values[i] / divisor * factor);  // finite: no case for NaN
+    out[i] = static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  }
+}
+
+PACER_CLONES
 void block_square_sums_of(const float* values, int64_t n, float* sums) {
   float squares[kNormBlock];
   for (int64_t begin = 0; begin < n; begin += kNormBlock) {

@@ -41,6 +41,12 @@ void decayed_step(float* weight, const float* direction, int64_t n, float decay,
 // The largest |value|, not-a-number when one is; 0 for none.
 float largest_magnitude_of(const float* values, int64_t n);
 
+// Sum of (value / divisor)^2 in f64, always in the same order; and (value / divisor) * factor, in f32 or rounded to
+// bf16.
+double quotient_square_sum(const float* values, int64_t n, float divisor);
+void normalised_f32(const float* values, float* out, int64_t n, float divisor, float factor);
+void normalised_bf16(const float* values, uint16_t* out, int64_t n, float divisor, float factor);
+
 // Sums of squares of blocks of 1,024 values (kNormBlock; the last one may be shorter), f32: the squares of a block
 // padded with zeros are folded by halves, x[i] + x[i + 512], x[i] + x[i + 256], and so on, so that any device can do
 // the same.

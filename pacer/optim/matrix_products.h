@@ -1,12 +1,16 @@
 // The products of a Newton-Schulz iteration: factors and results in its storage type, sums in f32.
 #pragma once
 
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 namespace pacer::optim {
 
-// All matrices are batches [B, r, c] of one element type, contiguous. On the CPU a matrix of a batch is computed by
-// itself, so that its bits do not depend on the others.
+struct MatrixProduct;
+
+// For one thread. All matrices are batches [B, r, c] of one element type, contiguous. On the CPU a matrix of a batch is
+// computed by itself, so that its bits do not depend on the others.
 class Products {
  public:
   // storage: f32, bf16 or f16. On the CPU f16 is kept as f32 values that f16 can hold: there are no f16 products worth
@@ -20,8 +24,7 @@ class Products {
   at::Tensor gram(const at::Tensor& a) const;
 
   // alpha a b + beta c, rounded once, for polynomials a, b, c of one symmetric matrix: they commute, so the result is
-  // symmetric but for rounding. An error that is not symmetric must not be transposed on its way: (Z + aI) E is small
-  // where Z E^T + a E is not.
+  // symmetric but for rounding. Our own kernels compute the upper triangle and mirror it.
   at::Tensor symmetric(const at::Tensor& a, const at::Tensor& b, double alpha, const at::Tensor& c, double beta) const;
 
   // a b + beta c, with a symmetric a.
@@ -31,9 +34,14 @@ class Products {
   at::Tensor plus_diagonal(const at::Tensor& a, double diagonal) const;
 
  private:
+  // A result of one of the products above, its memory taken from an earlier one that nobody holds any more: fresh
+  // memory costs a page fault for every 4 kB.
+  at::Tensor result(at::IntArrayRef sizes, const at::TensorOptions& options) const;
+  at::Tensor compute(const MatrixProduct& product) const;
   at::Tensor rounded(const at::Tensor& values) const;
   bool f16_on_cpu_;
   at::ScalarType type_;  // of the tensors
+  mutable std::vector<at::Tensor> results_;
 };
 
 }  // namespace pacer::optim

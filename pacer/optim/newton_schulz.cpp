@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/where.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
+#include "pacer/optim/kernels.h"
 #include "pacer/optim/matrix_products.h"
 
 namespace pacer::optim {
@@ -25,20 +29,60 @@ Coefficients with_safety(Coefficients coefficients, double safety) {
   throw Error(ErrorKind::usage, "Newton-Schulz: " + what, hint);
 }
 
+[[noreturn]] void refuse_values(const std::string& name) {
+  throw Error(
+      ErrorKind::data,
+      (name.empty() ? "Newton-Schulz: the matrix" : name + ": the update") + " holds values that are not finite",
+      "nothing was changed; lower the learning rate or look at the batch that gave this gradient");
+}
+
 // x: [B, k, n] f32. Norm 1, or a little less; zero stays zero.
 at::Tensor normalised(const at::Tensor& x, NewtonSchulzOptions::Normalisation normalisation, const std::string& name) {
   const at::Tensor largest = x.abs().amax({1, 2}, /*keepdim=*/true);
-  if (!at::isfinite(largest).all().item<bool>()) {
-    throw Error(
-        ErrorKind::data,
-        (name.empty() ? "Newton-Schulz: the matrix" : name + ": the update") + " holds values that are not finite",
-        "nothing was changed; lower the learning rate or look at the batch that gave this gradient");
-  }
+  if (!at::isfinite(largest).all().item<bool>()) refuse_values(name);
   const auto norm_of = [](const at::Tensor& t) { return t.square().sum({1, 2}, true).sqrt(); };
   if (normalisation == NewtonSchulzOptions::Normalisation::absolute) return x / (norm_of(x) + kEpsilon);
   const at::Tensor scaled = x / at::where(largest == 0, 1.0, largest);  // largest entry 1: the norm cannot overflow
   const at::Tensor norm = norm_of(scaled);
   return scaled / (at::where(norm == 0, 1.0, norm) * (1.0 + kEpsilon));
+}
+
+// The same on the CPU, in three passes over memory, with sums in f64; bf16 where that is the storage, else f32.
+at::Tensor normalised_on_cpu(const at::Tensor& x, const NewtonSchulzOptions& options, const std::string& name) {
+  constexpr int64_t kBlock = 1 << 15;  // elements of one sum; part of the order, so never a setting
+  const bool bf16 = options.storage == at::kBFloat16;
+  at::Tensor out = at::empty(x.sizes(), x.options().dtype(bf16 ? at::kBFloat16 : at::kFloat));
+  const int64_t elements = x.size(1) * x.size(2), blocks = (elements + kBlock - 1) / kBlock;
+  std::vector<double> sums(static_cast<size_t>(blocks));
+  for (int64_t i = 0; i < x.size(0); ++i) {
+    const float* values = x.const_data_ptr<float>() + i * elements;
+    const float largest = largest_magnitude_of(values, elements);
+    if (!std::isfinite(largest)) refuse_values(name);
+    const bool absolute = options.normalisation == NewtonSchulzOptions::Normalisation::absolute;
+    const float divisor = absolute || largest == 0 ? 1.0f : largest;
+    at::parallel_for(0, blocks, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t first = block * kBlock;
+        sums[static_cast<size_t>(block)] =
+            quotient_square_sum(values + first, std::min(kBlock, elements - first), divisor);
+      }
+    });
+    double sum = 0;
+    for (const double block : sums) sum += block;
+    const double norm = std::sqrt(sum);
+    const double factor = absolute ? 1.0 / (norm + kEpsilon) : norm == 0 ? 1.0 : 1.0 / (norm * (1.0 + kEpsilon));
+    at::parallel_for(0, elements, kBlock, [&](int64_t begin, int64_t end) {
+      const int64_t to = i * elements + begin;
+      if (bf16) {
+        auto* place = static_cast<uint16_t*>(out.mutable_data_ptr());
+        normalised_bf16(values + begin, place + to, end - begin, divisor, static_cast<float>(factor));
+      } else {
+        normalised_f32(values + begin, out.mutable_data_ptr<float>() + to, end - begin, divisor,
+                       static_cast<float>(factor));
+      }
+    });
+  }
+  return out;
 }
 
 at::Tensor direct(const Products& products, at::Tensor x, const NewtonSchulzOptions& options) {
@@ -63,9 +107,10 @@ at::Tensor gram(const Products& products, at::Tensor x, const NewtonSchulzOption
       r = products.gram(x);
       q = at::Tensor();
     }
-    // All of these are polynomials of one symmetric matrix: they commute, and their products are symmetric.
+    // All of these are polynomials of one symmetric matrix, so their products are symmetric. Z Q is not taken for it:
+    // its rounding errors are not, and in bf16 a mirrored Q gives singular values of up to 1.5.
     const at::Tensor z = products.symmetric(r, r, t.c, r, t.b);
-    q = q.defined() ? products.symmetric(z, q, 1, q, t.a) : products.plus_diagonal(z, t.a);
+    q = q.defined() ? products.product(z, q, q, t.a) : products.plus_diagonal(z, t.a);
     if (i + 1 < iterations && !is_restart(i + 1)) {
       const at::Tensor half = products.symmetric(r, z, 1, r, t.a);
       r = products.symmetric(z, half, 1, half, t.a);
@@ -123,10 +168,30 @@ void check_newton_schulz(const NewtonSchulzOptions& options) {
   }
   const bool known = options.storage == at::kFloat || options.storage == at::kBFloat16 || options.storage == at::kHalf;
   if (!known) refuse(c10::str("storage in ", options.storage, ", allowed: f32, bf16, f16"), {});
-  if (options.form == NewtonSchulzOptions::Form::gram && options.storage == at::kBFloat16 && options.restarts.empty()) {
+  if (options.form != NewtonSchulzOptions::Form::direct && options.storage == at::kBFloat16 &&
+      options.restarts.empty()) {
     refuse("the Gram form in bf16 without a restart diverges on badly conditioned matrices",
            "set restarts to [2], or store in f32, or use the direct form");
   }
+}
+
+NewtonSchulzOptions::Form form_for(int64_t rows, int64_t columns, const NewtonSchulzOptions& options) {
+  if (options.form != NewtonSchulzOptions::Form::automatic) return options.form;
+  NewtonSchulzOptions direct = options, gram = options;
+  direct.form = NewtonSchulzOptions::Form::direct, gram.form = NewtonSchulzOptions::Form::gram;
+  const bool cheaper = newton_schulz_flops(rows, columns, direct) <= newton_schulz_flops(rows, columns, gram);
+  return cheaper ? direct.form : gram.form;
+}
+
+double newton_schulz_flops(int64_t rows, int64_t columns, const NewtonSchulzOptions& options) {
+  const auto k = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
+  const double gram = k * (k + 1) * n, symmetric = k * (k + 1) * k, product = 2 * k * k * n;
+  const auto iterations = static_cast<double>(options.coefficients.size());
+  if (form_for(rows, columns, options) == NewtonSchulzOptions::Form::direct)
+    return iterations * (gram + symmetric + product);
+  const double windows = 1 + static_cast<double>(options.restarts.size());
+  // R R of each iteration; Z Q and the two products of the next R of each but the last one of a window.
+  return windows * (gram + product) + iterations * symmetric + (iterations - windows) * (2 * k * k * k + 2 * symmetric);
 }
 
 at::Tensor newton_schulz(const at::Tensor& matrices, const NewtonSchulzOptions& options, const std::string& name) {
@@ -141,8 +206,11 @@ at::Tensor newton_schulz(const at::Tensor& matrices, const NewtonSchulzOptions& 
   const bool tall = x.size(1) > x.size(2);
   if (tall) x = x.transpose(1, 2);
   const Products products(options.storage, x.device());
-  x = products.store(normalised(x.contiguous(), options.normalisation, name));
-  x = options.form == NewtonSchulzOptions::Form::direct ? direct(products, x, options) : gram(products, x, options);
+  x = x.contiguous();
+  x = products.store(device::in_host_memory(x) ? normalised_on_cpu(x, options, name)
+                                               : normalised(x, options.normalisation, name));
+  const bool is_direct = form_for(x.size(1), x.size(2), options) == NewtonSchulzOptions::Form::direct;
+  x = is_direct ? direct(products, x, options) : gram(products, x, options);
   if (tall) x = x.transpose(1, 2);
   return (batch ? x : x.squeeze(0)).to(matrices.scalar_type()).contiguous();
 }

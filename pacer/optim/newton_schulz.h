@@ -35,8 +35,9 @@ struct NewtonSchulzOptions {
   // gram: the same polynomials on R = X X^T [k, k], whose product Q is multiplied with X once per restart window:
   //   Z = b R + c R^2;  Q <- Z Q + a Q (Z + a I without Q);  R <- (Z + a I) R (Z + a I);  at the end X <- Q X
   // A restart before iteration i means X <- Q X, R <- X X^T, Q dropped: it gives back what rounding has taken from R.
-  enum class Form { direct, gram };
-  Form form = Form::gram;
+  // automatic: whichever needs fewer operations for the shape, direct for matrices that are nearly square (form_for).
+  enum class Form { automatic, direct, gram };
+  Form form = Form::automatic;
   Coefficients coefficients = polar_express();
   std::vector<int64_t> restarts = {2};  // of the Gram form, ascending, each in [1, iterations)
 
@@ -57,6 +58,9 @@ struct NewtonSchulzOptions {
 // Gram form in bf16 without a restart (R loses its small eigenvalues and the iteration diverges).
 void check_newton_schulz(const NewtonSchulzOptions& options);
 
+// The form that a matrix of this shape is computed in: options.form, or the cheaper one.
+NewtonSchulzOptions::Form form_for(int64_t rows, int64_t columns, const NewtonSchulzOptions& options);
+
 // The orthogonal factor of each matrix, approximately: singular values as the coefficients say, singular vectors kept.
 //
 //   matrices  [m, n] or [B, m, n] f32, bf16 or f16; any sizes, also none
@@ -65,5 +69,8 @@ void check_newton_schulz(const NewtonSchulzOptions& options);
 // Works on the transpose when m > n. On the CPU the bits of a matrix depend neither on the others of a batch nor on the
 // number of threads. Throws Error{data} when an element is not finite; `name` is what the message calls the matrix.
 at::Tensor newton_schulz(const at::Tensor& matrices, const NewtonSchulzOptions& options, const std::string& name = {});
+
+// Floating-point operations of the products for one matrix, with symmetric results counted as their triangle.
+double newton_schulz_flops(int64_t rows, int64_t columns, const NewtonSchulzOptions& options);
 
 }  // namespace pacer::optim

@@ -264,6 +264,31 @@ TEST(NewtonSchulz, SingularValuesOfARandomMatrixEndNearOne) {
   EXPECT_LE(values.max().item<double>(), 1.17);
 }
 
+TEST(NewtonSchulz, TakesTheCheaperFormByItself) {
+  const NewtonSchulzOptions automatic;
+  EXPECT_EQ(form_for(576, 576, automatic), Form::direct);
+  EXPECT_EQ(form_for(576, 1536, automatic), Form::gram);
+  EXPECT_EQ(form_for(1536, 576, automatic), Form::gram);
+  EXPECT_EQ(form_for(576, 576, options(Form::gram, at::kFloat)), Form::gram);
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{20, 21}, {20, 60}}) {
+    const at::Tensor matrix = at::randn(shape);
+    NewtonSchulzOptions chosen = automatic;
+    chosen.form = form_for(shape[0], shape[1], automatic);
+    EXPECT_TRUE(test::same_bits(newton_schulz(matrix, automatic), newton_schulz(matrix, chosen)));
+  }
+}
+
+TEST(NewtonSchulz, CountsTriangles) {
+  NewtonSchulzOptions one = options(Form::direct, at::kFloat);
+  one.coefficients = {{1.5, -0.5, 0}};
+  // X X^T [2 x 5]: 3 results of 5 products and additions; A A: 3 of 2; P X: 10 of 2.
+  EXPECT_EQ(newton_schulz_flops(2, 5, one), 2.0 * (3 * 5 + 3 * 2 + 10 * 2));
+  one.form = Form::gram;
+  EXPECT_EQ(newton_schulz_flops(5, 2, one), 2.0 * (3 * 5 + 3 * 2 + 10 * 2));
+  one.coefficients = Coefficients(2, {1.5, -0.5, 0});  // and once Z Q in full and two triangles for the next R
+  EXPECT_EQ(newton_schulz_flops(5, 2, one), 2.0 * (3 * 5 + 2 * 3 * 2 + 4 * 2 + 2 * 3 * 2 + 10 * 2));
+}
+
 // Why bf16 without a restart is refused: the same iteration in f16, which has three more bits, still holds.
 TEST(NewtonSchulz, RefusesWhatWouldDiverge) {
   try {
