@@ -46,7 +46,8 @@ std::string allowed_devices() {
   std::string text = std::string(kAuto) + ", " + kHost;
   std::vector<std::string> all = known_products();
   for (const std::string& name : plugin_names()) {
-    if (!is_known_product(name)) all.push_back(name);
+    // Libraries that bring collectives for another one's device.
+    if (name != "hccl" && name != "nccl" && !is_known_product(name)) all.push_back(name);
   }
   for (const std::string& product : all) text += ", " + product + "[:i]";
   return text;
