@@ -50,8 +50,19 @@ void events_order_streams(Scene& scene) {
   device::wait("conformance.result", device::current_stream(scene.runtime), second);
   device::record_stream("conformance.result", doubled, device::current_stream(scene.runtime));
   require_close("twice three on another stream", doubled, at::full({kSide, kSide}, 6.0), 1e-5);
+}
+
+// The host reads the event only: a copy to it would wait by itself.
+void the_host_waits(Scene& scene) {
+  const c10::Stream stream = device::new_stream(scene.runtime);
+  device::Event made(scene.runtime);
+  {
+    const c10::StreamGuard guard(stream);
+    slow_value(scene.runtime, 1.0);
+    made.record(stream);
+  }
   device::wait("conformance.host", made);
-  require(made.is_done() && device::is_done(first), "an event that was waited for is not done");
+  require(made.is_done() && device::is_done(stream), "an event that was waited for is not done");
 }
 
 void pinned_staging(Scene& scene) {
@@ -136,6 +147,7 @@ std::string host_counts_elsewhere(const device::Runtime& runtime) {
 std::vector<Check> runtime_checks() {
   return {
       {"runtime.streams", "an event orders two streams, and memory used on another stream stays", events_order_streams},
+      {"runtime.host_wait", "an event that the host waited for is done", the_host_waits},
       {"runtime.staging", "pinned memory to the device and back", pinned_staging},
       {"runtime.memory", "current and peak use count what is allocated", memory_figures, host_counts_elsewhere},
       {"runtime.generators", "random state is saved, restored, and seeded where it is of another device", generators},
