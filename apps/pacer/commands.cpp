@@ -27,6 +27,7 @@ void add_commands(CLI::App& app, Context& context) {
   add_report(app, context);
   add_launch(app, context);
   add_gate(app, context);
+  add_plan(app, context);
   add_bench(app, context);
   add_doctor(app, context);
 }

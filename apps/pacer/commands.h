@@ -20,6 +20,7 @@ void add_generate(CLI::App& app, Context& context);
 void add_launch(CLI::App& app, Context& context);
 void add_model_convert(CLI::App& model, Context& context);
 void add_model_inspect(CLI::App& model, Context& context);
+void add_plan(CLI::App& app, Context& context);
 void add_quickstart(CLI::App& app, Context& context);
 void add_report(CLI::App& app, Context& context);
 void add_train(CLI::App& app, Context& context);

@@ -9,6 +9,8 @@
 
 #include <ATen/ops/isnan.h>
 
+#include "pacer/device/device_memory.h"
+
 namespace pacer::parallel {
 namespace {
 
@@ -37,7 +39,7 @@ std::string bits_of(const at::Tensor& tensor) {
 }  // namespace
 
 std::string print_of(const at::Tensor& tensor) {
-  const at::Tensor plain = tensor.detach().cpu().contiguous();
+  const at::Tensor plain = device::to_host(tensor.detach()).contiguous();
   std::string text = c10::str(plain.scalar_type(), " ", plain.sizes(), " ", bits_of(plain));
   if (at::isFloatingType(plain.scalar_type()) && at::isnan(plain).any().item<bool>()) text += kNotANumber;
   return text;

@@ -35,6 +35,10 @@ Accumulation parse_accumulation(const std::string& text) {
 GradientReduction::GradientReduction(const UnitLayout& layout, MeshGroups& groups, const ReductionOptions& options)
     : layout_(layout), groups_(groups), options_(options), local_(leaves()), row_(leaves()), final_(leaves()) {}
 
+bool GradientReduction::leaves_as_they_are() const {
+  return options_.exact && options_.accumulation == Accumulation::reduce_each && options_.micro_batches > 1;
+}
+
 int64_t GradientReduction::leaves() const {
   return groups_.mesh.data_size() * (options_.exact ? options_.micro_batches : 1);
 }
@@ -50,9 +54,8 @@ std::vector<TreeNode> GradientReduction::nodes_of_row(int64_t replicate) const {
   const int64_t first = replicate * groups_.mesh.shard, behind = first + groups_.mesh.shard;
   if (!options_.exact) return covering_nodes(leaves(), first, behind);
   const int64_t count = options_.micro_batches;
-  if (options_.accumulation != Accumulation::reduce_each)
-    return covering_nodes(leaves(), first * count, behind * count);
-  // Leaves of one micro-batch are no neighbours in the tree unless there is but one: they travel as they are.
+  if (!leaves_as_they_are()) return covering_nodes(leaves(), first * count, behind * count);
+  // Leaves of one micro-batch are no neighbours in the tree: they travel as they are.
   std::vector<TreeNode> nodes;
   for (int64_t rank = first; rank < behind; ++rank) nodes.push_back({rank * count + micro_batch_, 1});
   return nodes;
@@ -148,7 +151,7 @@ void GradientReduction::advance() {
   if (state_ != State::row) return;
   pending_.wait();
   const at::Tensor received = std::exchange(received_, at::Tensor()).to(at::kFloat);
-  const bool as_they_are = options_.exact && options_.accumulation == Accumulation::reduce_each;
+  const bool as_they_are = leaves_as_they_are();
   std::vector<TreeSum::Part> parts;
   int64_t offset = 0;
   for (int64_t shard = 0; shard < groups_.mesh.shard; ++shard) {

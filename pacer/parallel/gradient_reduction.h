@@ -60,6 +60,7 @@ class GradientReduction {
   std::vector<TreeNode> nodes_of_rank(int64_t data_rank) const;
   std::vector<TreeNode> nodes_of_row(int64_t replicate) const;
   int64_t leaves() const;
+  bool leaves_as_they_are() const;  // leaves of a row that are no neighbours in the tree go over the rows unsummed
   bool last() const { return micro_batch_ + 1 == options_.micro_batches; }
   const ShardPart& part() const { return layout_.shards[static_cast<size_t>(groups_.at.shard)]; }
   int64_t common_begin(int64_t replicate) const;

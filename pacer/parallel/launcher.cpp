@@ -93,8 +93,11 @@ std::vector<std::string> environment_of_rank(int64_t rank, const LaunchOptions& 
                                   "TORCHELASTIC_MAX_RESTARTS=0",
                                   "TORCHELASTIC_ERROR_FILE=" + error_file.string()};
   // Several ranks share the machine: without this each would take all of it, and talk past the loopback interface.
-  for (const auto& [name, value] :
-       {std::pair{"OMP_NUM_THREADS", "1"}, {"OMP_WAIT_POLICY", "passive"}, {"GLOO_SOCKET_IFNAME", "lo"}}) {
+  // c10d prints native stacks as warnings when a connection is lost, which Pacer says in a sentence.
+  for (const auto& [name, value] : {std::pair{"OMP_NUM_THREADS", "1"},
+                                    {"OMP_WAIT_POLICY", "passive"},
+                                    {"GLOO_SOCKET_IFNAME", "lo"},
+                                    {"TORCH_CPP_LOG_LEVEL", "ERROR"}}) {
     if (!environment_variable(name)) own.push_back(std::string(name) + "=" + value);
   }
   const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
@@ -189,7 +192,11 @@ LaunchResult launch(const std::vector<std::string>& command, const LaunchOptions
       kill_at = now + options.kill_s;
     }
     ranks.reap([&](int64_t rank, int code) {
-      if (code == 0 || result.failed_rank >= 0) return;
+      if (code == 0) return;
+      // A rank that lost the others is a witness; one that failed in another way, and was not sent away, is the cause.
+      constexpr int kWitness = static_cast<int>(ErrorKind::communication);
+      const bool cause = code != kWitness && kill_at == kNever;
+      if (result.failed_rank >= 0 && !(result.exit_code == kWitness && cause)) return;
       result.failed_rank = rank;
       result.exit_code = code;
       terminate_at = now + options.grace_s;

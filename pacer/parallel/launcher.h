@@ -13,8 +13,9 @@ struct LaunchOptions {
   double kill_s = 10;  // after SIGTERM
 };
 
+// The rank that failed first; one that only lost the others counts when no rank failed in another way.
 struct LaunchResult {
-  int exit_code = 0;  // of the rank that failed first, 128 + signal when a signal ended it; 0: none failed
+  int exit_code = 0;  // of that rank, 128 + signal when a signal ended it; 0: none failed
   int64_t failed_rank = -1;
   std::string message;  // what that rank left in its error file, "" when it left nothing
   int signal = 0;       // that this process was asked to end with; passed on to the ranks
