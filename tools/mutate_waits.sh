@@ -15,7 +15,7 @@ mapfile -t sites < <(grep -rhoE '\b(wait|record_stream)\("[a-z0-9_.]+"' pacer --
   sed -E 's/.*"(.*)"/\1/' | sort -u)
 unnoticed=0
 for site in "${sites[@]}"; do
-  if output="$(PACER_DISABLED_SITES="$site" timeout 300 "$test" 2>&1)"; then
+  if output="$(PACER_DISABLED_SITES="$site" timeout 300 "$test" --gtest_fail_fast 2>&1)"; then
     printf '%-28s UNNOTICED\n' "$site"
     unnoticed=$((unnoticed + 1))
   else

@@ -62,7 +62,8 @@ void the_host_waits(Scene& scene) {
     made.record(stream);
   }
   device::wait("conformance.host", made);
-  require(made.is_done() && device::is_done(stream), "an event that was waited for is not done");
+  // The stream may still give memory back behind the event.
+  require(made.is_done(), "an event that was waited for is not done");
 }
 
 void pinned_staging(Scene& scene) {
