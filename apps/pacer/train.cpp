@@ -43,7 +43,8 @@ std::string summary(const train::TrainResult& result) {
   if (result.best_tau) {
     text += ", best validation tau " + format_fixed(*result.best_tau, 2) + " at step " + format_count(result.best_step);
   }
-  return text + "\ndraft: " + result.draft.string() + "\n";
+  if (result.validation_loss) text += ", held-out loss " + format_fixed(*result.validation_loss, 3);
+  return text + (result.validation_loss ? "\nmodel: " : "\ndraft: ") + result.draft.string() + "\n";
 }
 
 void run(const Arguments& arguments, const Context& context) {

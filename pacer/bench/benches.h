@@ -43,6 +43,8 @@ Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime
 Result specdec(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result tokenizer(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result coldstart(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result muon_ns(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result muon_step(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result roofline(const Work& work, const Settings& settings, device::Runtime& runtime);
 
 struct Bench {

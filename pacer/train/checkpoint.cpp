@@ -73,12 +73,18 @@ fs::path CheckpointStore::path_of(int64_t step) const {
 
 void CheckpointStore::save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,
                            const draft::DraftTraining& draft, const optim::Optimizer& optimizer) const {
+  save(state, fingerprints, [&draft](const fs::path& folder) { draft.save(folder, at::kFloat); }, optimizer);
+}
+
+void CheckpointStore::save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,
+                           const std::function<void(const fs::path&)>& write_model,
+                           const optim::Optimizer& optimizer) const {
   const fs::path target = path_of(state.step);
   // A folder of this step can only be one that was found damaged, or that a run continued from an older one made
   // before.
   FolderTransaction transaction(target, /*replace=*/true);
   const fs::path& folder = transaction.temporary();
-  draft.save(folder, at::kFloat);
+  write_model(folder);
   save_optimizer(folder / "optimizer.safetensors", optimizer);
   write_file(folder / "state.json", state.to_json().dump(2) + "\n");
   formats::Manifest manifest;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,6 +25,11 @@ class CheckpointStore {
  public:
   // Removes what interrupted writers left behind. The caller holds the lock of the run.
   explicit CheckpointStore(std::filesystem::path folder);
+
+  // write_model: puts the model's files into the folder that it is given.
+  void save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,
+            const std::function<void(const std::filesystem::path&)>& write_model,
+            const optim::Optimizer& optimizer) const;
 
   // fingerprints: what the draft was made from, for the manifest ("target", "train_rows", ...).
   void save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,

@@ -13,9 +13,11 @@ namespace {
 optim::NewtonSchulzOptions newton_schulz_options(const OptimizerSection& section) {
   using Form = optim::NewtonSchulzOptions::Form;
   optim::NewtonSchulzOptions options;
-  options.form = section.newton_schulz == "gram" ? Form::gram : Form::direct;
+  options.form = section.newton_schulz == "direct" ? Form::direct
+                 : section.newton_schulz == "gram" ? Form::gram
+                                                   : Form::automatic;
   options.coefficients = optim::coefficients_of(section.coefficients);
-  options.restarts = options.form == Form::gram ? section.restarts : std::vector<int64_t>();
+  options.restarts = section.restarts;
   options.storage = section.newton_schulz_dtype == "f16" ? at::kHalf : parse_dtype(section.newton_schulz_dtype);
   return options;
 }

@@ -63,7 +63,7 @@ struct OptimizerSection {
   bool nesterov = true;
   std::string momentum_dtype = "f32";
   std::string update_scale = "match_rms_adamw";
-  std::string newton_schulz = "gram";
+  std::string newton_schulz = "automatic";
   std::string newton_schulz_dtype = "bf16";
   std::string coefficients = "polar-express";
   std::vector<int64_t> restarts = {2};
@@ -106,10 +106,21 @@ struct LoggingSection {
   bool tensorboard = true;
 };
 
+struct LanguageModelSection {
+  std::optional<std::string> text;
+  std::string start = "scratch";  // or "weights"
+  int64_t length = 128;
+  double held_out = 0.1;
+  int64_t layers = 5, hidden = 288, intermediate = 768;
+  int64_t heads = 6, kv_heads = 6;
+};
+
 struct Recipe {
+  std::string method = "draft";
   ModelSection model;
   DraftSection draft;
   DataSection data;
+  LanguageModelSection language_model;
   FeaturesSection features;
   OptimizerSection optimizer;
   LossSection loss;

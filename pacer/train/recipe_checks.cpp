@@ -3,6 +3,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/train/recipe_reader.h"
+#include "pacer/train/schema.h"
 
 namespace pacer::train {
 namespace {
@@ -63,6 +64,39 @@ void check_draft(const Checker& check) {
   }
 }
 
+// Keys that the method does not read are refused: whoever wrote one expects it to do something.
+void check_method(const Checker& check) {
+  const Recipe& recipe = check.resolved.recipe;
+  const bool language_model = recipe.method == "causal_lm";
+  for (const Key& key : schema()) {
+    if (!check.given(key.name)) continue;
+    const std::string section = key.section();
+    const bool of_drafts = section == "draft" || section == "features" || section == "loss" ||
+                           key.name == "data.train" || key.name == "data.validation" ||
+                           key.name == "data.validation_rows" || key.name == "data.max_length" ||
+                           key.name == "data.anchors" || key.name == "checkpoint.keep_best" ||
+                           key.name == "schedule.time_budget_s" || key.name == "schedule.budget_clock";
+    if (language_model ? !of_drafts : section != "language_model") continue;
+    if (value_json(key, recipe) == value_json(key, Recipe{})) continue;  // as a resolved recipe spells out
+    check.conflict(key.name, "is nothing that is read with '" + recipe.method + "' of", "method",
+                   "leave the key out, or choose the other method");
+  }
+  if (!language_model) return;
+  const LanguageModelSection& section = recipe.language_model;
+  if (!section.text) {
+    check.conflict("language_model.text", "is missing and needed with 'causal_lm' of", "method",
+                   "the path of a text file to learn");
+  }
+  if (section.hidden % section.heads != 0 || section.hidden / section.heads % 2 != 0) {
+    check.conflict("language_model.hidden", "is no even multiple of", "language_model.heads",
+                   "every head has the same, even number of elements");
+  }
+  if (section.heads % section.kv_heads != 0) {
+    check.conflict("language_model.heads", "is no multiple of", "language_model.kv_heads",
+                   "every head of keys and values serves the same number of heads");
+  }
+}
+
 void check_optimizer(const Checker& check) {
   const OptimizerSection& optimizer = check.resolved.recipe.optimizer;
   const bool muon = optimizer.matrix == "muon" ||
@@ -84,7 +118,7 @@ void check_optimizer(const Checker& check) {
     check.conflict("optimizer.restarts", "must be ascending without repetition, for", "optimizer.newton_schulz",
                    "they are iterations in the order in which they happen");
   }
-  if (optimizer.newton_schulz == "gram" && optimizer.newton_schulz_dtype == "bf16" && restarts.empty()) {
+  if (optimizer.newton_schulz != "direct" && optimizer.newton_schulz_dtype == "bf16" && restarts.empty()) {
     check.conflict("optimizer.restarts", "is empty and cannot go with 'bf16' of", "optimizer.newton_schulz_dtype",
                    "the iteration would diverge on badly conditioned matrices: keep a restart, or store in f32");
   }
@@ -139,7 +173,8 @@ void check_data(const Checker& check) {
     check.conflict("data.validation_rows", "contradicts", "data.validation",
                    "either a file of its own or rows held out from the training file");
   }
-  const bool validates = recipe.data.validation || recipe.data.validation_rows > 0;
+  const bool validates = recipe.method == "causal_lm" ? recipe.language_model.held_out > 0
+                                                      : recipe.data.validation || recipe.data.validation_rows > 0;
   if (!validates && check.given("validation.every") && recipe.validation.every > 0) {
     check.conflict("validation.every", "is given, but there are no validation rows in", "data.validation",
                    "set data.validation or data.validation_rows");
@@ -154,6 +189,7 @@ void check_data(const Checker& check) {
 
 void check_recipe(const ResolvedRecipe& resolved) {
   const Checker check{resolved};
+  check_method(check);
   check_draft(check);
   check_optimizer(check);
   check_loss(check);

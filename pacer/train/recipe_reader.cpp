@@ -185,6 +185,11 @@ void apply_override(const std::string& text, ResolvedRecipe& resolved) {
 void check_required(const ResolvedRecipe& resolved, const std::string& place) {
   for (const Key& key : schema()) {
     if (!key.required || resolved.origins.at(key.name) != "default") continue;
+    // A language model needs no rows, and no other model unless it starts from its weights.
+    const Recipe& recipe = resolved.recipe;
+    if (recipe.method == "causal_lm" && !(key.name == "model.target" && recipe.language_model.start == "weights")) {
+      continue;
+    }
     throw Error(ErrorKind::usage, place + ": '" + key.name + "' is missing", key.name + ": " + key.doc);
   }
 }

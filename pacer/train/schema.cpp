@@ -35,6 +35,7 @@ std::vector<Key> make_schema() {
   using D = DraftSection;
   using A = DataSection;
   using F = FeaturesSection;
+  using T = LanguageModelSection;
   using O = OptimizerSection;
   using L = LossSection;
   using S = ScheduleSection;
@@ -101,6 +102,32 @@ std::vector<Key> make_schema() {
       Row("data.anchors", at(&R::data, &A::anchors), "blocks drawn from each row, at most").from(1).to(65536),
       Row("data.accumulation", at(&R::data, &A::accumulation), "micro-batches of an optimizer step").from(1).to(65536),
 
+      Row("language_model.text", at(&R::language_model, &T::text),
+          "for method `causal_lm`: the text that the model learns, and whose end is held out"),
+      Row("language_model.start", at(&R::language_model, &T::start),
+          "`scratch`: a new model of the sizes below, with bytes as tokens; `weights`: model.target with its tokenizer")
+          .of({"scratch", "weights"}),
+      Row("language_model.length", at(&R::language_model, &T::length), "tokens of a row; data.sequences rows at a time")
+          .from(8)
+          .to(1 << 20),
+      Row("language_model.held_out", at(&R::language_model, &T::held_out), "share of the text to validate on")
+          .from(0)
+          .to(0.9),
+      Row("language_model.layers", at(&R::language_model, &T::layers), "of a new model").from(1).to(1024).wish(),
+      Row("language_model.hidden", at(&R::language_model, &T::hidden), "width of a new model").from(2).to(65536).wish(),
+      Row("language_model.intermediate", at(&R::language_model, &T::intermediate), "inner width of its gated layers")
+          .from(1)
+          .to(1 << 20)
+          .wish(),
+      Row("language_model.heads", at(&R::language_model, &T::heads), "attention heads of a new model")
+          .from(1)
+          .to(1024)
+          .wish(),
+      Row("language_model.kv_heads", at(&R::language_model, &T::kv_heads), "heads of its keys and values")
+          .from(1)
+          .to(1024)
+          .wish(),
+
       Row("features.memory_mb", at(&R::features, &F::memory_mb),
           "memory for hidden states of the target that are kept for later epochs, in MiB")
           .from(0)
@@ -164,9 +191,9 @@ std::vector<Key> make_schema() {
           .of({"match_rms_adamw", "original", "none"})
           .wish(),
       Row("optimizer.newton_schulz", at(&R::optimizer, &O::newton_schulz),
-          "form of the iteration: `gram` works on the smaller product of the matrix with itself, `direct` on the "
-          "matrix")
-          .of({"gram", "direct"})
+          "form of the iteration: `direct` works on the matrix, `gram` on its smaller product with itself, `automatic` "
+          "takes the cheaper one")
+          .of({"automatic", "gram", "direct"})
           .wish(),
       Row("optimizer.newton_schulz_dtype", at(&R::optimizer, &O::newton_schulz_dtype),
           "element type between its products, whose sums are f32")
@@ -245,6 +272,10 @@ std::vector<Key> make_schema() {
       Row("logging.every", at(&R::logging, &G::every), "steps between lines of metrics").from(1).to(1e6),
       Row("logging.tensorboard", at(&R::logging, &G::tensorboard), "write TensorBoard event files as well").free(),
 
+      Row("method", at(&R::method),
+          "`draft`: train a draft for model.target as the section draft says; `causal_lm`: train a whole model on "
+          "language_model.text")
+          .of({"draft", "causal_lm"}),
       Row("seed", at(&R::seed), "of everything that is drawn: weights, order of the rows, anchors")
           .from(0)
           .to(9007199254740992.0),

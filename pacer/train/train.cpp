@@ -14,6 +14,7 @@
 #include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
 #include "pacer/train/budget.h"
+#include "pacer/train/causal_lm.h"
 #include "pacer/train/draft_setup.h"
 #include "pacer/train/environment.h"
 #include "pacer/train/memory.h"
@@ -120,10 +121,11 @@ TrainResult result_of(const RunFolder& folder, const CheckpointStore& checkpoint
 TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   const Stopwatch watch;
   const Recipe& recipe = resolved.recipe;
-  const RunFolder folder(options.run);
-  const std::optional<RunPlan> earlier = earlier_plan(folder);
   device::use_kernel_paths({device::parse_kernel_path(recipe.kernel_impl, "kernel_impl"),
                             device::parse_kernel_path(recipe.attention_impl, "attention_impl")});
+  if (recipe.method == "causal_lm") return train_causal_lm(resolved, options);
+  const RunFolder folder(options.run);
+  const std::optional<RunPlan> earlier = earlier_plan(folder);
   device::Runtime runtime = device::Runtime::open(recipe.device);
   use_threads(earlier, recipe, runtime);
 
@@ -268,6 +270,7 @@ OrderedJson TrainResult::to_json() const {
           {"finished", finished},
           {"first_loss", or_null(first_loss)},
           {"last_loss", or_null(last_loss)},
+          {"validation_loss", or_null(validation_loss)},
           {"validation_tau", or_null(validation_tau)},
           {"best_tau", or_null(best_tau)},
           {"best_step", best_step},

@@ -31,6 +31,7 @@ struct TrainResult {
   std::filesystem::path draft;                  // the one to use: best by validation tau, else the newest
   int64_t step = 0, steps = 0;                  // done, planned
   bool finished = false;                        // false: stopped on request, the same call continues
+  std::optional<double> validation_loss;        // on held-out text, of a language model
   std::optional<double> first_loss, last_loss;  // of the first and the last line of metrics
   std::optional<double> validation_tau, best_tau;
   int64_t best_step = 0;

@@ -113,6 +113,23 @@ TEST(BenchLines, ADsparkStepTellsItsRowsAndAgreesWithTheDenseReference) {
   }
 }
 
+TEST(BenchLines, MuonSaysWhatItIsComparedWith) {
+  for (const std::string name : {"one", "several"}) {
+    const OrderedJson line = line_of(request("muon_ns", name, "f32")), &work = line["work"];
+    EXPECT_EQ(work["iterations"], 5);
+    EXPECT_LE(work["distance_to_plain_direct"].get<double>(), 1e-4);
+    EXPECT_NEAR(work["times_faster_than_plain_direct"].get<double>() * line["cpu_median_s"].get<double>() /
+                    work["plain_direct_cpu_median_s"].get<double>(),
+                1, 1e-4);
+  }
+  EXPECT_EQ(line_of(request("muon_ns", "one", "f32"))["work"]["form"], "gram");
+  const OrderedJson step = line_of(request("muon_step", "gram", "bf16"))["work"];
+  for (const char* plan : {"slowest_owner_times_ranks", "slowest_owner_times_ranks_packed"}) {
+    for (const char* ranks : {"2", "4", "8"}) EXPECT_GE(step[plan][ranks].get<double>(), 1 - 1e-9) << plan << ranks;
+  }
+  EXPECT_EQ(line_of(request("muon_step", "adamw", "f32"))["work"]["parameters"], step["parameters"]);
+}
+
 TEST(BenchLines, TokensPerSecondAreTokensOverTheMedian) {
   const OrderedJson line = line_of(request("prefill", "tiny", "f32"));
   EXPECT_NEAR(line["tokens_per_cpu_s"].get<double>() * line["cpu_median_s"].get<double>(), 2 * 20, 0.01);

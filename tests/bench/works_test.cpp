@@ -45,7 +45,7 @@ TEST(Works, AnUnknownNameIsAnsweredWithTheNamesThereAre) {
   for (const std::string& name : works.benches()) EXPECT_NE(bench.find("'" + name + "'"), std::string::npos) << bench;
   const std::string one = message_of(ErrorKind::usage, [&] { works.work("decode", "smol"); });
   for (const std::string& name : works.cases("decode")) EXPECT_NE(one.find("'" + name + "'"), std::string::npos) << one;
-  const std::string later = message_of(ErrorKind::usage, [] { find_bench("muon_ns"); });
+  const std::string later = message_of(ErrorKind::usage, [] { find_bench("eagle3_train"); });
   for (const Bench& known : all_benches()) EXPECT_NE(later.find("'" + known.name + "'"), std::string::npos) << later;
 }
 

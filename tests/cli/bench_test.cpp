@@ -73,7 +73,7 @@ TEST(BenchCommand, APageBringsItsRoofline) {
 TEST(BenchCommand, ListsWhatThereIs) {
   const Outcome person = pacer({"bench", "--list"});
   EXPECT_NE(person.out.find("dspark_train\n  small-a64 "), std::string::npos) << person.out;
-  EXPECT_NE(person.out.find("muon_ns  (not in this version)\n"), std::string::npos) << person.out;
+  EXPECT_NE(person.out.find("eagle3_train  (not in this version)\n"), std::string::npos) << person.out;
   const Json list = Json::parse(pacer({"bench", "--list", "--json"}).out);
   EXPECT_EQ(list.at(0).at("bench"), "dspark_train");
   EXPECT_EQ(list.at(0).at("available"), true);
@@ -82,7 +82,7 @@ TEST(BenchCommand, ListsWhatThereIs) {
 TEST(BenchCommand, NamesThatDoNotExistAreUsageErrorsBeforeAnythingRuns) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"bench", "decoding"},
                                                     {"bench", "decode", "--case", "smol"},
-                                                    {"bench", "muon_ns"},
+                                                    {"bench", "eagle3_train"},
                                                     {"bench"},
                                                     {"bench", "decode", "--all"},
                                                     {"bench", "decode", "--dtype", "f16"},
