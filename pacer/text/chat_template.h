@@ -16,7 +16,7 @@ namespace pacer::text {
 // A template is a program that came with a model: it must end, and must not fill the memory.
 struct RenderLimits {
   int64_t steps = 5'000'000;            // nodes that run and elements that filters look at
-  uint64_t bytes = uint64_t{32} << 20;  // of text and lists that are made, all together ...
+  uint64_t bytes = uint64_t{24} << 20;  // of text and lists that are made, all together ...
   uint64_t bytes_per_input = 64;        // ... and so many more for each byte of the messages and variables
   int depth = 500;                      // nested expressions, blocks and calls
 };
