@@ -57,8 +57,7 @@ TEST(CommandLine, EveryCommandHasExamplesAndJson) {
     const size_t examples = outcome.out.find("Examples:\n");
     ASSERT_NE(examples, std::string::npos) << outcome.out;
     // A command of several ranks stands behind what starts them.
-    EXPECT_NE(outcome.out.find("pacer " + name.substr(0, name.size() - 1), examples), std::string::npos)
-        << outcome.out;
+    EXPECT_NE(outcome.out.find("pacer " + name.substr(0, name.size() - 1), examples), std::string::npos) << outcome.out;
     EXPECT_NE(outcome.out.find("--json"), std::string::npos) << name;
   };
   visit({});
