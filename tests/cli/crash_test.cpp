@@ -21,6 +21,16 @@
 namespace pacer::cli {
 namespace {
 
+// The loader splits LD_PRELOAD at spaces: a copy of the shim where the path has none.
+std::string preload_shim() {
+  static const pacer::test::TemporaryFolder folder;
+  static const std::filesystem::path copy = [] {
+    std::filesystem::copy_file(PACER_CRASH_SHIM, folder.path() / "shim.so");
+    return folder.path() / "shim.so";
+  }();
+  return "LD_PRELOAD=" + copy.string();
+}
+
 namespace fs = std::filesystem;
 
 using Content = std::map<std::string, std::string>;  // what two runs must have in common, by name
@@ -118,7 +128,7 @@ class Crash : public ::testing::Test {
     fs::create_directory(whole.path() / "w");
     const Outcome reference =
         pacer(work.arguments(whole.path() / "w"),
-              {"LD_PRELOAD=" PACER_CRASH_SHIM, "PACER_CRASH_COUNT=" + count.string(), "OMP_WAIT_POLICY=passive"});
+              {preload_shim(), "PACER_CRASH_COUNT=" + count.string(), "OMP_WAIT_POLICY=passive"});
     ASSERT_EQ(reference.exit_code, 0) << reference.error;
     const uint64_t operations = std::stoull(read_file(count));
     ASSERT_GT(operations, 4u) << "the shim sees nothing";
@@ -135,7 +145,7 @@ class Crash : public ::testing::Test {
         history += " " + std::to_string(point);
         const Outcome outcome = pacer(
             work.arguments(folder.path()),
-            {"LD_PRELOAD=" PACER_CRASH_SHIM, "PACER_CRASH_AT=" + std::to_string(point), "OMP_WAIT_POLICY=passive"});
+            {preload_shim(), "PACER_CRASH_AT=" + std::to_string(point), "OMP_WAIT_POLICY=passive"});
         ASSERT_TRUE(outcome.exit_code == 128 + SIGKILL || outcome.exit_code == 0)
             << "after crashes at" << history << ": " << outcome.exit_code << " " << outcome.error;
         killed += outcome.exit_code == 0 ? 0 : 1;
