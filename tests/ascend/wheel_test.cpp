@@ -32,8 +32,8 @@ TEST(AscendWheel, PluginsCompileLinkAndLoad) {
   if (!open_globally("libpython3.11.so.1.0")) GTEST_SKIP() << "the wheel needs libpython3.11.so.1.0";
   const fs::path npu = package / "torch_npu";
   const test::TemporaryFolder out;
-  const std::string command = "\"" + (test::source_dir() / "tools" / "check_npu.sh").string() + "\" \"" PACER_TORCH "\" \"" +
-                              npu.string() + "\" \"" + out.path().string() + "\"";
+  const std::string command = "\"" + (test::source_dir() / "tools" / "check_npu.sh").string() +
+                              "\" \"" PACER_TORCH "\" \"" + npu.string() + "\" \"" + out.path().string() + "\"";
   ASSERT_EQ(std::system(command.c_str()), 0);
 
   // Stand-ins first, by their full names: the loader then has what libtorch_npu.so asks for.

@@ -126,9 +126,8 @@ class Crash : public ::testing::Test {
     const test::TemporaryFolder whole;
     const fs::path count = whole.path() / "count";
     fs::create_directory(whole.path() / "w");
-    const Outcome reference =
-        pacer(work.arguments(whole.path() / "w"),
-              {preload_shim(), "PACER_CRASH_COUNT=" + count.string(), "OMP_WAIT_POLICY=passive"});
+    const Outcome reference = pacer(work.arguments(whole.path() / "w"),
+                                    {preload_shim(), "PACER_CRASH_COUNT=" + count.string(), "OMP_WAIT_POLICY=passive"});
     ASSERT_EQ(reference.exit_code, 0) << reference.error;
     const uint64_t operations = std::stoull(read_file(count));
     ASSERT_GT(operations, 4u) << "the shim sees nothing";
@@ -143,9 +142,9 @@ class Crash : public ::testing::Test {
         const RandomStream random(5, Purpose::test, static_cast<uint64_t>(round), static_cast<uint64_t>(kill));
         const uint64_t point = 1 + random.below(0, operations);
         history += " " + std::to_string(point);
-        const Outcome outcome = pacer(
-            work.arguments(folder.path()),
-            {preload_shim(), "PACER_CRASH_AT=" + std::to_string(point), "OMP_WAIT_POLICY=passive"});
+        const Outcome outcome =
+            pacer(work.arguments(folder.path()),
+                  {preload_shim(), "PACER_CRASH_AT=" + std::to_string(point), "OMP_WAIT_POLICY=passive"});
         ASSERT_TRUE(outcome.exit_code == 128 + SIGKILL || outcome.exit_code == 0)
             << "after crashes at" << history << ": " << outcome.exit_code << " " << outcome.error;
         killed += outcome.exit_code == 0 ? 0 : 1;
