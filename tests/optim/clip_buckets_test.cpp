@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/optim/clip.h"
 #include "pacer/optim/exact_norm.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
@@ -70,6 +72,24 @@ TEST_P(GoldenClip, NormAndScaledGradientsAsRecorded) {
 INSTANTIATE_TEST_SUITE_P(Orders, GoldenClip,
                          ::testing::Values(Order{"p1", 1}, Order{"p2", 2}, Order{"pinf", kMaximumNorm}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// The coefficient of its own, as it multiplies gradients, and not only what it makes of them.
+TEST(GoldenClipCoefficient, IsTheLimitOverTheNorm) {
+  const test::GoldenTensors golden("muon/adamw_clip.safetensors");
+  ClipBucket all = bucket("all", {});
+  std::map<std::string, at::Tensor> by_name;
+  for (const std::string name : {"m0", "m1", "s0", "v0"}) {
+    by_name[name] = golden["clip.grad." + name];
+    all.tensors.push_back(gradient(name, by_name[name]));
+  }
+  const ClipStatistics statistics = clip_statistics(local_powers({all}, 2, at::kCPU)[0], 2, 1.0);
+  EXPECT_TRUE(test::close(statistics.total_norm, golden["clip.dmuon.total_norm"], 0, 1e-6));
+  EXPECT_TRUE(test::close(statistics.coefficient, golden["clip.dmuon.coef"], 0, 1e-6));
+  EXPECT_TRUE(statistics.clipped.item<bool>());
+  const double norm = global_norm(by_name);
+  EXPECT_NEAR(norm / golden["clip.dmuon.total_norm"].item<double>(), 1, 1e-6);
+  EXPECT_NEAR(clip_coefficient(norm, 1.0) / golden["clip.dmuon.coef"].item<double>(), 1, 1e-6);
+}
 
 TEST(ClipBuckets, EachHasItsNormAndCoefficient) {
   const test::GoldenTensors golden("muon/adamw_clip.safetensors");

@@ -97,6 +97,35 @@ TEST_P(GoldenNewtonSchulz, F16StaysAsCloseAsTheReference) {
   EXPECT_FALSE(test::close_l2(direct, exact, 1e-5));
 }
 
+// The Gram form is a product of small matrices, one per restart window, on the normalised and oriented matrix: the
+// recorded ones, applied one behind the other, must give what the first window gives, and then the whole iteration.
+TEST(GoldenGramFactors, AppliedInOrderGiveTheResult) {
+  const test::GoldenTensors golden("muon/newton_schulz.safetensors");
+  const nlohmann::json facts = test::golden_json("muon/newton_schulz.json");
+  const nlohmann::json& entry = facts["factors"];
+  const at::Tensor input = golden[entry["input"].get<std::string>()];
+  ASSERT_TRUE(entry["transposed"].get<bool>() && input.size(0) > input.size(1));
+  const at::Tensor normaliser = golden["factors.normalizer"].to(at::kDouble);
+  EXPECT_NEAR(normaliser.item<double>(),
+              input.to(at::kDouble).square().sum().sqrt().item<double>() + facts["eps"].get<double>(),
+              1e-6 * normaliser.item<double>());
+  at::Tensor x = input.t().to(at::kDouble) / normaliser;
+
+  NewtonSchulzOptions wanted = options(Form::gram, at::kFloat, {2});
+  wanted.normalisation = Normalisation::absolute;
+  const Coefficients all = set_of(facts, "polar_express_safe");
+  // f16 rounds every element of a factor; this is how far the recorded result as a whole is from the exact one.
+  const double bound = 2 * facts["2"]["rel_err_gram_f16"].get<double>();
+  const std::vector<size_t> windows = {2, all.size()};
+  ASSERT_EQ(entry["count"].get<size_t>(), windows.size());
+  for (size_t i = 0; i < windows.size(); ++i) {
+    x = golden["factors." + std::to_string(i)].to(at::kDouble).mm(x);
+    wanted.coefficients.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(windows[i]));
+    wanted.restarts = i == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{2};
+    EXPECT_TRUE(test::close_l2(newton_schulz(input, wanted).t(), x, bound)) << "after window " << i;
+  }
+}
+
 TEST_P(GoldenNewtonSchulz, Bf16IsUsable) {
   const at::Tensor exact = golden[name("polar_express_safe.exact_f64")];
   for (const Form form : {Form::direct, Form::gram}) {
