@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/StreamGuard.h>
 
@@ -34,7 +35,8 @@ class Prefetcher {
         stream_(new_stream(runtime)),
         make_(std::move(make)),
         tensors_(std::move(tensors)),
-        ahead_(ahead) {
+        ahead_(ahead),
+        threads_(at::get_num_threads()) {
     // What the batches are made from may still be in the making on the stream of whoever starts this.
     wait("prefetcher.begin", stream_, current_stream(runtime_));
     thread_ = std::thread([this] { work(); });
@@ -84,6 +86,7 @@ class Prefetcher {
     std::exception_ptr failure;
     try {
       runtime_.bind_thread();
+      at::set_num_threads(threads_);  // results on the host depend on it
       const c10::StreamGuard guard(stream_);
       while (one()) {
       }
@@ -120,6 +123,7 @@ class Prefetcher {
   std::function<std::optional<Batch>()> make_;
   std::function<std::vector<at::Tensor>(const Batch&)> tensors_;
   size_t ahead_;
+  int threads_;  // that help the caller of the constructor, and so the worker
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Made> made_;

@@ -5,12 +5,14 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "pacer/data/rows.h"
+#include "pacer/device/runtime.h"
 #include "pacer/draft/features.h"
 #include "pacer/target/target.h"
 #include "pacer/train/state_store.h"
@@ -30,7 +32,8 @@ uint64_t feature_bytes(int64_t tokens, const target::ModelConfig& config, size_t
 
 // Rows are divided into fixed groups by their number (0 .. G-1, G .. 2G-1, ...), and a group is always computed in one
 // packed pass. So the features of a row have the same bits whichever rows it is asked for with, and whether they were
-// kept or are computed again. Kept groups leave in the order in which they were last used. Not thread-safe.
+// kept or are computed again. Kept groups leave in the order in which they were last used. Not thread-safe, but
+// tokens() and rows() may be asked while another thread makes a batch, and two sources may share a target and a store.
 class FeatureSource {
  public:
   FeatureSource(std::shared_ptr<const target::Target> target, std::shared_ptr<const std::vector<data::TokenRow>> rows,
@@ -39,6 +42,9 @@ class FeatureSource {
   // How the target's normalisers follow from its last states (DraftTraining::teacher_log_sums). They are then kept with
   // the features of the rows that teach, those before a supervised token; the others hold 0. Before the first batch.
   void use_log_sums(std::function<at::Tensor(const at::Tensor& last)> log_sums) { log_sums_ = std::move(log_sums); }
+
+  // Batches are then made in host memory that the runtime's device can copy from while the host goes on.
+  void use_pinned_memory(const device::Runtime& runtime) { pinned_for_ = runtime; }
 
   // States that need not be computed again; those of other rows are. Only with decoding kernels, whose bits they have.
   // Throws Error{bug} for other taps.
@@ -54,7 +60,7 @@ class FeatureSource {
   struct Statistics {
     int64_t groups_computed = 0, rows_computed = 0, tokens_computed = 0;
     int64_t rows_given = 0;        // taken from a StateStore
-    double wall_s = 0, cpu_s = 0;  // in the target
+    double wall_s = 0, cpu_s = 0;  // in the target; of the thread that asks and of the threads that help it
     uint64_t bytes_kept = 0;
   };
   const Statistics& statistics() const { return statistics_; }
@@ -80,6 +86,7 @@ class FeatureSource {
   FeatureOptions options_;
   std::shared_ptr<StateStore> store_;
   std::function<at::Tensor(const at::Tensor&)> log_sums_;
+  std::optional<device::Runtime> pinned_for_;
   std::unordered_map<int64_t, std::shared_ptr<Group>> kept_;
   std::list<int64_t> order_;  // most recently used first
   Statistics statistics_;

@@ -101,6 +101,8 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   const FeatureMemory features = feature_memory(recipe, target, draft.target_layer_ids.size(), train, validation);
   constexpr uint64_t kLibraries = 150'000'000;  // a process that has only loaded them
 
+  const at::ScalarType states = parse_dtype(recipe.model.dtype);
+
   const uint64_t weights = target_bytes(recipe, target);
   // The decoding kernels read a packed copy of the layers, about as large as the weights themselves.
   const uint64_t packed = recipe.features.kernels == "decoding" ? weights : 0;
@@ -111,6 +113,8 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
                     {"draft masters, gradients and moments", parameters * 16, "draft.layers"},
                     {"draft compute copy", parameters * item, "draft.dtype"},
                     {"kept features", features.train + features.validation, "features.memory_mb", /*on_host=*/true},
+                    {"features of two micro-batches",
+                     2 * feature_bytes(static_cast<int64_t>(context), target, taps, states), "data.sequences"},
                     {"activations of the draft", 2 * saved * item, "data.sequences"},
                     {"activations of the target", forward, "features.rows_together"},
                     {"logits", static_cast<uint64_t>(recipe.loss.tile_mb) << 20, "loss.tile_mb"},

@@ -15,6 +15,7 @@ bool StateStore::put(const std::string& id, std::vector<int64_t> ids, target::Ta
       states.tapped.size(1) != static_cast<int64_t>(taps_.size())) {
     throw Error(ErrorKind::bug, "states of row " + id + " do not belong to its " + std::to_string(tokens) + " tokens");
   }
+  const std::lock_guard lock(mutex_);
   if (kept_.contains(id)) throw Error(ErrorKind::bug, "states of row " + id + " came twice");
   Row row{std::move(ids), std::move(states)};
   if (bytes_ + row.bytes() > memory_bytes_) return false;
@@ -24,6 +25,7 @@ bool StateStore::put(const std::string& id, std::vector<int64_t> ids, target::Ta
 }
 
 std::optional<target::TargetOutput> StateStore::take(const std::string& id, const std::vector<int64_t>& ids) {
+  const std::lock_guard lock(mutex_);
   const auto found = kept_.find(id);
   if (found == kept_.end()) return std::nullopt;
   Row row = std::move(found->second);

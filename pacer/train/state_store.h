@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -12,7 +13,8 @@
 
 namespace pacer::train {
 
-// By row id. They are taken out as they are used, so nothing is in memory twice.
+// By row id. They are taken out as they are used, so nothing is in memory twice. put() and take() are thread-safe:
+// training rows are taken ahead while validation rows are.
 class StateStore {
  public:
   // taps: of every row's states. memory_bytes: rows that would exceed it are not kept.
@@ -38,6 +40,7 @@ class StateStore {
   };
   target::Taps taps_;
   uint64_t memory_bytes_, bytes_ = 0;
+  std::mutex mutex_;
   std::unordered_map<std::string, Row> kept_;
 };
 

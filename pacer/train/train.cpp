@@ -234,8 +234,9 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
                   {"validation_rows", static_cast<int64_t>(rows.validation->size())},
                   {"coverage", coverage(*rows.train, config.kept_ids)},
                   {"threads", plan.threads}});
+  bench.features->use_pinned_memory(runtime);
   Trainer trainer(
-      bench, plan, schedule, state, checkpoints, metrics,
+      runtime, bench, plan, schedule, state, checkpoints, metrics,
       options.stop_requested ? options.stop_requested : [] { return false; });
   try {
     trainer.run();

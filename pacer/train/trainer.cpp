@@ -23,9 +23,10 @@ std::string note_of(const TrainState& state) {
 
 }  // namespace
 
-Trainer::Trainer(Workbench& bench, const RunPlan& plan, const optim::Schedule& schedule, TrainState state,
-                 CheckpointStore& checkpoints, MetricsLog& metrics, std::function<bool()> stop)
-    : bench_(bench),
+Trainer::Trainer(const device::Runtime& runtime, Workbench& bench, const RunPlan& plan, const optim::Schedule& schedule,
+                 TrainState state, CheckpointStore& checkpoints, MetricsLog& metrics, std::function<bool()> stop)
+    : runtime_(runtime),
+      bench_(bench),
       plan_(plan),
       schedule_(schedule),
       order_(static_cast<uint64_t>(bench.recipe.seed), bench.features->rows(), bench.recipe.data.sequences,
@@ -40,8 +41,9 @@ void Trainer::run() {
   Progress progress("train", static_cast<uint64_t>(plan_.steps), {}, static_cast<uint64_t>(state_.step));
   if (state_.step == 0) validate();  // where the curve of tau begins
 
+  BatchFeed feed(runtime_, *bench_.draft, *bench_.features, order_, recipe, bench_.loss, state_.step + 1, plan_.steps);
   while (state_.step < plan_.steps) {
-    const Update update = train_step(state_.step + 1);
+    const Update update = train_step(state_.step + 1, feed);
     ++state_.step;
     const bool last = state_.step == plan_.steps, stopping = stop_();
 
@@ -56,13 +58,12 @@ void Trainer::run() {
 }
 
 // One optimizer step. Everything that can be wrong is checked before the first weight changes.
-Trainer::Update Trainer::train_step(int64_t step) {
+Trainer::Update Trainer::train_step(int64_t step, BatchFeed& feed) {
   optim::Optimizer& optimizer = *bench_.optimizer;
-  const Window window = order_.window(step);
+  const WindowPlan& plan = feed.next_window();
 
   optimizer.clear_gradients();
-  const draft::LossTerms terms =
-      window_gradients(*bench_.draft, *bench_.features, window, step, bench_.recipe, bench_.loss);
+  const draft::LossTerms terms = window_gradients(*bench_.draft, plan, [&](size_t i) { return feed.batch(i); });
 
   const auto gradients = optimizer.gradients();
   Update update{};
@@ -81,9 +82,10 @@ Trainer::Update Trainer::train_step(int64_t step) {
 
   state_.terms.add(terms);
   ++state_.terms_steps;
-  state_.rows += window.end - window.begin;
+  state_.rows += plan.window.end - plan.window.begin;
   state_.blocks += terms.blocks;
-  for (const auto& rows : window.micro_batches) state_.tokens += bench_.features->tokens(rows).starts.back();
+  for (const auto& rows : plan.window.micro_batches) state_.tokens += bench_.features->tokens(rows).starts.back();
+  target_cpu_s_ = feed.target_cpu_s();
   return update;
 }
 
@@ -100,7 +102,7 @@ void Trainer::record(const Update& update) {
   line["steps"] = state_.terms_steps;
   line["wall_s"] = watch_.wall();
   line["cpu_s"] = watch_.cpu();
-  line["target_cpu_s"] = bench_.features->statistics().cpu_s;
+  line["target_cpu_s"] = target_cpu_s_;
   metrics_.append(line);
   state_.terms = {};
   state_.terms_steps = 0;

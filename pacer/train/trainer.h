@@ -12,6 +12,7 @@
 #include "pacer/draft/training.h"
 #include "pacer/optim/optimizer.h"
 #include "pacer/optim/schedule.h"
+#include "pacer/train/batch_feed.h"
 #include "pacer/train/checkpoint.h"
 #include "pacer/train/feature_source.h"
 #include "pacer/train/metrics.h"
@@ -36,8 +37,8 @@ struct Workbench {
 class Trainer {
  public:
   // stop: asked after every step; true saves and leaves. The references must outlive the trainer.
-  Trainer(Workbench& bench, const RunPlan& plan, const optim::Schedule& schedule, TrainState state,
-          CheckpointStore& checkpoints, MetricsLog& metrics, std::function<bool()> stop);
+  Trainer(const device::Runtime& runtime, Workbench& bench, const RunPlan& plan, const optim::Schedule& schedule,
+          TrainState state, CheckpointStore& checkpoints, MetricsLog& metrics, std::function<bool()> stop);
 
   // Trains until the plan is done or stop() says so; the last step is then saved. Throws Error{usage} when loss or
   // gradient is not finite, before anything of that step has touched the weights.
@@ -49,11 +50,12 @@ class Trainer {
   struct Update {
     double learning_rate, gradient_norm, clip;
   };
-  Update train_step(int64_t step);
+  Update train_step(int64_t step, BatchFeed& feed);
   void record(const Update& update);
   bool validate();  // whether the draft is the best so far
   void save();
 
+  const device::Runtime runtime_;
   Workbench& bench_;
   const RunPlan& plan_;
   optim::Schedule schedule_;
@@ -63,6 +65,7 @@ class Trainer {
   MetricsLog& metrics_;
   std::function<bool()> stop_;
   Stopwatch watch_;
+  double target_cpu_s_ = 0;  // in the target for the steps so far
 };
 
 }  // namespace pacer::train

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "pacer/base/error.h"
 
@@ -45,24 +46,35 @@ std::vector<draft::LossScale> loss_scales(const std::vector<draft::BlockPlan>& p
   return scales;
 }
 
-draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& features, const Window& window,
-                                  int64_t step, const Recipe& recipe, const draft::LossOptions& options) {
+WindowPlan plan_window(const draft::DraftTraining& draft, const FeatureSource& features, Window window, int64_t step,
+                       const Recipe& recipe, const draft::LossOptions& options) {
   const draft::StepRandom random{static_cast<uint64_t>(recipe.seed), static_cast<uint64_t>(step)};
-  // All plans before the first backward: the window's denominators are sums over them.
-  std::vector<draft::BlockPlan> plans;
-  for (const auto& rows : window.micro_batches) {
-    plans.push_back(draft.plan(features.tokens(rows), recipe.data.anchors, random));
+  WindowPlan plan{step, std::move(window), {}, {}};
+  for (const auto& rows : plan.window.micro_batches) {
+    plan.plans.push_back(draft.plan(features.tokens(rows), recipe.data.anchors, random));
   }
-  const std::vector<draft::LossScale> scales = loss_scales(plans, options, recipe.loss.normalisation);
+  plan.scales = loss_scales(plan.plans, options, recipe.loss.normalisation);
+  return plan;
+}
 
+draft::LossTerms window_gradients(draft::DraftTraining& draft, const WindowPlan& plan, const BatchOf& batch_of) {
   draft::LossTerms sums;
-  for (size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].blocks() == 0) continue;
-    const draft::LossTerms terms = draft.loss(features.batch(window.micro_batches[i]), plans[i], scales[i]);
-    require_finite(terms, step, i);
+  for (size_t i = 0; i < plan.plans.size(); ++i) {
+    const draft::FeatureBatch batch = batch_of(i);
+    if (plan.plans[i].blocks() == 0) continue;
+    const draft::LossTerms terms = draft.loss(batch, plan.plans[i], plan.scales[i]);
+    require_finite(terms, plan.step, i);
     sums.add(terms);
   }
   return sums;
+}
+
+draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& features, const Window& window,
+                                  int64_t step, const Recipe& recipe, const draft::LossOptions& options) {
+  const WindowPlan plan = plan_window(draft, features, window, step, recipe, options);
+  return window_gradients(draft, plan, [&](size_t i) {
+    return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : features.batch(window.micro_batches[i]);
+  });
 }
 
 draft::LossTerms evaluate(draft::DraftTraining& draft, FeatureSource& features, int64_t limit, const Recipe& recipe) {

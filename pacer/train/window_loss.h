@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,25 @@ namespace pacer::train {
 std::vector<draft::LossScale> loss_scales(const std::vector<draft::BlockPlan>& plans, const draft::LossOptions& options,
                                           const std::string& normalisation);
 
+// A window before anything of it is computed: a pure function of (rows, recipe, step). The denominators of its losses
+// are sums over all of its plans.
+struct WindowPlan {
+  int64_t step = 0;
+  Window window;
+  std::vector<draft::BlockPlan> plans;   // one per micro-batch
+  std::vector<draft::LossScale> scales;  // one per micro-batch
+};
+WindowPlan plan_window(const draft::DraftTraining& draft, const FeatureSource& features, Window window, int64_t step,
+                       const Recipe& recipe, const draft::LossOptions& options);
+
+// The features of a micro-batch; nothing for one without blocks. Asked for once each, in order.
+using BatchOf = std::function<draft::FeatureBatch(size_t micro_batch)>;
+
 // Adds the gradients of the window's rows to the draft's parameters and returns the sums of its losses. `step` decides
 // the anchors. Throws Error{usage} naming step and term when a sum is not finite; the gradients are then worthless, the
 // weights untouched.
+draft::LossTerms window_gradients(draft::DraftTraining& draft, const WindowPlan& plan, const BatchOf& batch_of);
+// The same with batches made when they are needed.
 draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& features, const Window& window,
                                   int64_t step, const Recipe& recipe, const draft::LossOptions& options);
 

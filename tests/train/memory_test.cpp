@@ -62,6 +62,7 @@ TEST(MemoryEstimate, GrowsWithWhatItNames) {
   grows("draft masters, gradients and moments", [](Recipe& r) { r.draft.layers = 2; });
   grows("activations of the draft", [](Recipe& r) { r.data.sequences = 6; });
   grows("activations of the draft", [](Recipe& r) { r.data.anchors = 8; });
+  grows("features of two micro-batches", [](Recipe& r) { r.data.sequences = 6; });
   grows("logits", [](Recipe& r) { r.loss.tile_mb = 2; });
   grows("activations of the target", [](Recipe& r) { r.features.rows_together = 16; });
   grows("packed target weights", [](Recipe& r) { r.features.kernels = "decoding"; });
