@@ -7,11 +7,13 @@
 #include "apps/pacer/commands.h"
 #include "apps/pacer/device_options.h"
 #include "apps/pacer/thread_option.h"
+#include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/numbers.h"
 #include "pacer/base/progress.h"
 #include "pacer/device/runtime.h"
 #include "pacer/draft/block_proposer.h"
+#include "pacer/eval/draft_length.h"
 #include "pacer/eval/repeats.h"
 #include "pacer/eval/summary.h"
 #include "pacer/eval/task.h"
@@ -30,6 +32,7 @@ struct Arguments {
   std::vector<fs::path> tasks;
   std::string dtype = "bf16", variables;
   int64_t limit = 0, repeat = 1;
+  std::vector<int64_t> drafts;
   std::string threads = "0";
   eval::MeasureOptions options;
 };
@@ -59,7 +62,15 @@ void run(Arguments arguments, const Context& context) {
 
   int64_t prompts = 0;
   for (const eval::Task& task : tasks) prompts += static_cast<int64_t>(task.prompts.size());
-  Progress progress("eval", static_cast<uint64_t>(prompts * arguments.repeat), {.unit = "prompts"});
+  const std::vector<int64_t> lengths = arguments.drafts.empty() ? std::vector<int64_t>{0} : arguments.drafts;
+  if (!arguments.drafts.empty() && !draft) {
+    throw Error(ErrorKind::usage, "--drafts needs a --draft", "--lookup-tokens says how far prompt lookup proposes");
+  }
+  if (lengths.size() > 1 && arguments.repeat > 1) {
+    throw Error(ErrorKind::usage, "several --drafts and --repeat do not go together", "repeat the best length alone");
+  }
+  const auto passes = static_cast<int64_t>(lengths.size()) * arguments.repeat;
+  Progress progress("eval", static_cast<uint64_t>(prompts * passes), {.unit = "prompts"});
   int64_t before = 0;  // prompts of earlier runs
   options.on_progress = [&](const eval::Progress& state) {
     std::string note = state.task;
@@ -67,15 +78,27 @@ void run(Arguments arguments, const Context& context) {
     progress.update(static_cast<uint64_t>(before + state.done), note);
   };
   std::vector<std::vector<eval::TaskResult>> runs;
-  for (int64_t run = 0; run < arguments.repeat; ++run, before += prompts) {
-    runs.push_back(eval::measure(*target, draft.get(), tasks, words, options));
+  std::vector<eval::LengthRun> by_length;
+  for (const int64_t length : lengths) {
+    options.most_drafts = length;
+    for (int64_t run = 0; run < arguments.repeat; ++run, before += prompts) {
+      runs.push_back(eval::measure(*target, draft.get(), tasks, words, options));
+    }
+    if (lengths.size() > 1) by_length.push_back({length, runs.back()});
   }
   progress.finish();
 
   const eval::Setup setup{arguments.target.string(), arguments.draft.string(), draft ? draft->name() : "",
                           arguments.dtype, runtime.threads()};
+  if (!by_length.empty()) options.most_drafts = lengths.front();  // the tables are those of the first length
   OrderedJson result = eval::result_json(setup, options, runs.front());
-  if (runs.size() > 1) result["repeats"] = eval::repeats_json(runs);
+  if (!by_length.empty()) {
+    result["draft_lengths"] = eval::length_runs_json(by_length);
+  } else if (runs.size() > 1) {
+    result["repeats"] = eval::repeats_json(runs);
+  }
+  const auto advice = eval::advise_length(eval::summarise(runs.front()));
+  if (advice) result["advice"] = eval::advice_json(*advice);
   if (!arguments.out.empty()) {
     // Text that a model wrote may end inside a character.
     write_file(arguments.out, result.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
@@ -87,7 +110,12 @@ void run(Arguments arguments, const Context& context) {
     if (options.pace == eval::PaceUse::off && draft) {
       context.print("pace off: the whole proposal every round; --pace on also measures what pacer generate does\n");
     }
-    if (runs.size() > 1) context.print("\n" + eval::repeats_table(runs));
+    if (advice) context.print(eval::advice_text(*advice));
+    if (!by_length.empty()) {
+      context.print("\n" + eval::length_runs_table(by_length));
+    } else if (runs.size() > 1) {
+      context.print("\n" + eval::repeats_table(runs));
+    }
   }
 }
 
@@ -122,6 +150,11 @@ void add_eval(CLI::App& app, Context& context) {
                    "Cut proposals before the first token below it; 0: off")
       ->capture_default_str();
   command
+      ->add_option("--drafts", arguments->drafts,
+                   "Most drafts a round, at most what the draft was trained for; several: measured one after the other")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  command
       ->add_option("--pace", options.pace,
                    "Draft only where it pays, as pacer generate does: off, on (beside the draft as it is) or only")
       ->transform(CLI::CheckedTransformer(
@@ -145,6 +178,7 @@ void add_eval(CLI::App& app, Context& context) {
   context.add_common(
       *command,
       {"pacer eval --target model --draft runs/first --tasks data/prompts/chat.jsonl",
+       "pacer eval --target model --draft runs/first --tasks data/prompts/code.jsonl --drafts 1,2,3,5",
        "pacer eval --target m.gguf --draft d --tasks a.jsonl,b.jsonl --dtype f32 --limit 6 --out r.json",
        "pacer eval --target m.gguf --draft d --tasks chat.jsonl,code.jsonl --pace only --no-lookup --repeat 5"});
   command->callback([arguments, &context] { run(*arguments, context); });

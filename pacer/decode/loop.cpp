@@ -161,6 +161,10 @@ struct SpeculativeDecoder::State {
       throw Error(ErrorKind::usage, "confidence threshold is " + std::to_string(text.options.confidence_threshold) +
                                         ", allowed is 0 to 1");
     }
+    if (text.options.most_drafts < 0) {
+      throw Error(ErrorKind::usage, std::to_string(text.options.most_drafts) +
+                                        " drafts a round; allowed is 0 (as many " + "as there are) or more");
+    }
     PhaseTimes& times = text.made.times;
     text.watch.lap(times.other);
     const target::TargetOutput output = text.forward(prompt, taps);
@@ -175,10 +179,12 @@ struct SpeculativeDecoder::State {
   // Drafts behind the anchor, from whoever the pace chooses.
   draft::Proposal propose(RoundRecord& record, Played& played) {
     const int64_t produced = static_cast<int64_t>(text.made.tokens.size());
-    const int64_t room = text.limit - produced - 1;  // the token behind the proposal needs room too
+    int64_t room = text.limit - produced - 1;  // the token behind the proposal needs room too
+    const int64_t remaining = room + 1;
+    if (text.options.most_drafts > 0) room = std::min(room, text.options.most_drafts);
     if (!pace) return ask(proposer, room);
     Opening opening;
-    opening.room = room, opening.remaining = room + 1;
+    opening.room = room, opening.remaining = remaining;
     if (drafts) opening.draft = proposer.max_tokens(), opening.behind = proposer.behind();
     draft::Proposal found;
     if (lookup) {

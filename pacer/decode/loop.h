@@ -32,6 +32,7 @@ struct DecodeOptions {
   SamplingOptions sampling;
   uint64_t sample = 0;                // which draws this text gets; independent of the order in which texts are made
   double confidence_threshold = 0.0;  // cut proposals before the first slot below it; 0: off
+  int64_t most_drafts = 0;            // of a round; 0: as many as the proposer gives
   // Decides round by round whether to draft and how far; null: the whole proposal, every round. Speculative decoding
   // only.
   Pace* pace = nullptr;

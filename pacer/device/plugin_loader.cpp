@@ -112,7 +112,7 @@ const Loaded& load_plugin(const Plugin& plugin) {
     }
     found = answers.emplace(&plugin, std::move(answer)).first;
   }
-  if (found->second.failure) throw *found->second.failure;
+  if (found->second.failure) throw Error(*found->second.failure);
   return found->second.loaded;
 }
 

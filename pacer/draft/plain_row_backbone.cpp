@@ -63,8 +63,7 @@ class PlainRows final : public RowBackbone {
 
   at::Tensor logits(const at::Tensor& hidden) const override { return nn::plain::product_f32(hidden, head_); }
   void add_markov(const at::Tensor& logits, const at::Tensor& u) const override {
-    at::Tensor sum = logits;
-    sum.add_(nn::plain::product_f32(u, w2_).view_as(logits));
+    logits.add_(nn::plain::product_f32(u, w2_).view_as(logits));
   }
 
  private:

@@ -132,6 +132,7 @@ class Measurement {
   Decoded decode_with(draft::Proposer& proposer, const std::vector<int64_t>& ids, DecodeOptions settings,
                       decode::Pace* pace) const {
     settings.confidence_threshold = options_.confidence_threshold;
+    settings.most_drafts = options_.most_drafts;
     settings.pace = pace;
     return decode::decode_speculative(target_, proposer, ids, settings);
   }
@@ -187,6 +188,15 @@ std::vector<TaskResult> measure(const target::Target& target, draft::Proposer* d
                                 const Words& words, const MeasureOptions& options) {
   if (options.max_turns < 0) {
     throw Error(ErrorKind::usage, "max_turns is " + std::to_string(options.max_turns) + ", allowed is 0 (all) or more");
+  }
+  if (options.most_drafts < 0) {
+    throw Error(ErrorKind::usage, std::to_string(options.most_drafts) + " drafts a round; allowed is 0 (all) or more");
+  }
+  if (draft && options.most_drafts > draft->max_tokens()) {
+    throw Error(ErrorKind::usage,
+                std::to_string(options.most_drafts) + " drafts a round from " + draft->name() +
+                    ", which was trained to propose " + std::to_string(draft->max_tokens()),
+                "ask for at most that many: slots that a draft never learnt spoil the others too");
   }
   Measurement measurement(target, draft, words, options);
   measurement.warm_up(tasks);

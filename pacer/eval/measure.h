@@ -68,7 +68,8 @@ enum class PaceUse { off, on, only };
 struct MeasureOptions {
   decode::SamplingOptions sampling;  // stop_ids empty: the model's own
   double confidence_threshold = 0.0;
-  int64_t max_turns = 0;  // turns per prompt, 0: all
+  int64_t most_drafts = 0;  // of the draft's rounds, 0: all that it proposes; more than it was trained for is refused
+  int64_t max_turns = 0;    // turns per prompt, 0: all
   bool lookup = true;
   int64_t lookup_tokens = 5;  // per proposal
   PaceUse pace = PaceUse::off;

@@ -180,6 +180,7 @@ OrderedJson result_json(const Setup& setup, const MeasureOptions& options, const
                       {"stop_ids", sampling.stop_ids},
                       {"seed", sampling.seed},
                       {"confidence_threshold", options.confidence_threshold},
+                      {"drafts", options.most_drafts},
                       {"max_turns", options.max_turns},
                       {"system", options.system},
                       {"lookup_tokens", options.lookup ? options.lookup_tokens : 0},

@@ -48,12 +48,23 @@ class ConvertedTensors : public TensorSource {
   mutable std::map<std::string, Slot> slots_;  // the set of names is fixed by the constructor
 };
 
+// A large model may come as several files, each with a part of the tensors.
+void refuse_part(const GgufFile& file) {
+  const int64_t parts = file.find_integer("split.count").value_or(1);
+  if (parts <= 1) return;
+  throw Error(ErrorKind::format,
+              file.place() + ": this is part " + std::to_string(file.find_integer("split.no").value_or(0) + 1) +
+                  " of " + std::to_string(parts) + " of a model",
+              "parts are not read one by one; join them first: llama-gguf-split --merge FIRST_PART JOINED.gguf");
+}
+
 }  // namespace
 
 std::shared_ptr<const GgufModel> GgufModel::open(const std::filesystem::path& path) {
   std::shared_ptr<GgufModel> model(new GgufModel);
   model->file_ = GgufFile::open(path);
   const GgufFile& file = *model->file_;
+  refuse_part(file);
   model->config_ = gguf_config(file);
   model->generation_config_ = gguf_generation_config(file);
   model->head_dim_ = model->config_["head_dim"].get<int64_t>();

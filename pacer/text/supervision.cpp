@@ -24,6 +24,26 @@ Span span_of(const LocatedAnswer& answer, const Encoding& encoding, const Tokeni
   return {answer.begin, answer.content_end};
 }
 
+// Some write the arguments of a call as JSON text, some as an object. Templates that print them with `tojson` would
+// escape the text a second time, without an error.
+OrderedJson with_decoded_arguments(OrderedJson messages) {
+  for (OrderedJson& message : messages) {
+    if (!message.is_object()) continue;
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (OrderedJson& call : *calls) {
+      if (!call.is_object()) continue;
+      const auto function = call.find("function");
+      OrderedJson& holder = function != call.end() && function->is_object() ? *function : call;
+      const auto arguments = holder.find("arguments");
+      if (arguments == holder.end() || !arguments->is_string()) continue;
+      OrderedJson decoded = OrderedJson::parse(arguments->get<std::string>(), nullptr, /*allow_exceptions=*/false);
+      if (decoded.is_object()) *arguments = std::move(decoded);
+    }
+  }
+  return messages;
+}
+
 }  // namespace
 
 std::vector<uint8_t> tokens_inside(const std::vector<Span>& token_offsets, const std::vector<Span>& spans) {
@@ -37,12 +57,13 @@ std::vector<uint8_t> tokens_inside(const std::vector<Span>& token_offsets, const
   return mask;
 }
 
-SupervisedText supervise(const ChatTemplate& chat_template, const Tokenizer& tokenizer, const OrderedJson& messages,
+SupervisedText supervise(const ChatTemplate& chat_template, const Tokenizer& tokenizer, const OrderedJson& given,
                          const SupervisionOptions& options) {
   if (options.max_length <= 0) {
     throw Error(ErrorKind::usage, "max_length is " + std::to_string(options.max_length) + ", it must be positive");
   }
-  if (!messages.is_array()) throw Error(ErrorKind::data, "messages are no list", "give [{\"role\": ..., ...}, ...]");
+  if (!given.is_array()) throw Error(ErrorKind::data, "messages are no list", "give [{\"role\": ..., ...}, ...]");
+  const OrderedJson messages = with_decoded_arguments(given);
   RenderOptions render = options.render;
   render.add_generation_prompt = false;
   Rendered rendered = chat_template.render(messages, render);

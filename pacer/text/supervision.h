@@ -31,7 +31,8 @@ struct SupervisedText {
 // Where the template has {% generation %} blocks, these are the answers. Elsewhere an answer begins where the
 // generation prompt of inference ends, and ends behind its terminator. It is found from the structure of the messages
 // (see locate_answers), never by a search for headers: a header that a user types stays unsupervised. Template text in
-// front of an answer that has none of its own, such as an empty think block, is not supervised.
+// front of an answer that has none of its own, such as an empty think block, is not supervised. Arguments of tool calls
+// that are JSON text of an object are taken as that object.
 //
 // Throws Error{data}: the template refuses the messages, or an answer cannot be located.
 SupervisedText supervise(const ChatTemplate& chat_template, const Tokenizer& tokenizer, const OrderedJson& messages,

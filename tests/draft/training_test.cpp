@@ -224,6 +224,30 @@ TEST(DraftTraining, SequencesWithoutBlocksGiveZerosAndNoGradient) {
   for (const auto& [name, master] : training->parameters()) EXPECT_FALSE(master.grad().defined()) << name;
 }
 
+// A head that reads states of any size must not drown the other terms, nor push the layers below it.
+TEST(DraftTraining, Report46LargeStatesLeaveTheConfidenceTermSmall) {
+  const GoldenBatch golden("dspark/vanilla");
+  const LossOptions options = golden.options();
+  const auto rows = golden.all_rows();
+  const auto gradients = [&](double factor, LossTerms& terms) {
+    FeatureBatch batch = golden.features(rows);
+    batch.tapped = batch.tapped * factor;
+    const BlockPlan plan = golden.plan(options, batch, rows);
+    const auto training = golden.training(options);
+    terms = training->loss(batch, plan, deepspec_scale(options, plan));
+    double squares = 0;
+    for (const auto& [name, master] : training->parameters()) {
+      if (name.find("layers.") != std::string::npos) squares += master.grad().square().sum().item<double>();
+    }
+    return std::sqrt(squares);
+  };
+  LossTerms usual, large;
+  const double below = gradients(1, usual), now = gradients(100, large);
+  ASSERT_GT(usual.confidence_sum, 0);
+  EXPECT_LT(large.confidence_sum / large.confidence_weight, 2 * usual.confidence_sum / usual.confidence_weight);
+  EXPECT_LT(now, 2 * below);
+}
+
 // ||a - b|| / ||b|| of whole-batch f32 and bf16 gradients: bf16 keeps eight bits, and so should the result.
 TEST(DraftTraining, Bf16FollowsF32) {
   const GoldenBatch golden("dspark/vanilla");

@@ -120,6 +120,23 @@ TEST(Measure, TextsAndCountsDoNotDependOnTheOrder) {
   }
 }
 
+// Acceptance is what happened while decoding: an answer that stands in the file of prompts is no reference for it.
+TEST(Measure, Report99AnAnswerInTheFileChangesNothing) {
+  const test::TemporaryFolder folder;
+  std::vector<OrderedJson> counts;
+  for (const std::string answer : {"", "abcdefghij", "abcdxfghij"}) {
+    OrderedJson messages = {{{"role", "user"}, {"content", "abc"}}};
+    if (!answer.empty()) messages.push_back({{"role", "assistant"}, {"content", answer}});
+    write_file(folder.path() / "task.jsonl", OrderedJson{{"id", "one"}, {"messages", messages}}.dump() + "\n");
+    const auto results = run(options_of(), read_tasks({folder.path() / "task.jsonl"}, 0));
+    ASSERT_EQ(results[0].turns.size(), 1u);
+    EXPECT_EQ(results[0].turns[0].speculative->identical, true);
+    counts.push_back(OrderedJson(results[0].turns[0].speculative->figures.counts.to_json()));
+  }
+  EXPECT_EQ(counts[1], counts[0]);
+  EXPECT_EQ(counts[2], counts[0]);
+}
+
 TEST(Measure, IdenticalIsNotDefinedWhenSampling) {
   const auto results = run(options_of(1.0));
   EXPECT_FALSE(results[0].turns[0].speculative->identical);

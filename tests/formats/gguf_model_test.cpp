@@ -208,6 +208,12 @@ TEST(GgufModel, WhatMayChangeTheArithmeticIsRefused) {
               HasSubstr("ffn_gate_inp"));
 }
 
+TEST(GgufModel, Report58APartOfASplitFileSaysSo) {
+  const std::string found = refusal(small_model("llama").u32("split.count", 3).u32("split.no", 1));
+  EXPECT_THAT(found, HasSubstr("part 2 of 3"));
+  EXPECT_EQ(refusal(small_model("llama").u32("split.count", 1).u32("split.no", 0)), "no error");
+}
+
 TEST(GgufModel, LinearAndYarnScalingReachTheConfiguration) {
   const test::TemporaryFolder folder;
   const auto rope = [&](GgufBytes made) { return GgufModel::open(made.write(folder.path() / "rope.gguf"))->config(); };

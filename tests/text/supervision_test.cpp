@@ -125,6 +125,36 @@ TEST(Supervision, ToolCallsBelongToTheAnswer) {
                                  "It is 7°C.<|eot_id|>"));
 }
 
+TEST(Supervision, Report4CallsWithoutContentAreRenderedAlikeHoweverTheyAreWritten) {
+  const OrderedJson flow = conversation("tool_flow");
+  for (const std::string name : {"thinking_tools", "llama3_style"}) {
+    const auto chat_template = golden_template(name);
+    SupervisionOptions options;
+    options.render.variables["bos_token"] = "<|begin_of_text|>";
+    const auto tokenizer = Tokenizer::load(
+        test::golden(name == "llama3_style" ? "tokenizers/tiny_llama3_style" : "tokenizers/tiny_qwen_style"));
+    std::vector<std::string> texts;
+    std::vector<std::vector<uint8_t>> masks;
+    for (const std::string content : {"null", "empty", "absent"}) {
+      for (const bool as_text : {false, true}) {
+        OrderedJson changed = flow;
+        for (OrderedJson& message : changed) {
+          if (!message.contains("tool_calls")) continue;
+          message.erase("content");
+          if (content != "absent") message["content"] = content == "null" ? OrderedJson(nullptr) : OrderedJson("");
+          OrderedJson& arguments = message["tool_calls"][0]["function"]["arguments"];
+          if (as_text) arguments = arguments.dump();
+        }
+        const SupervisedText made = supervise(*chat_template, *tokenizer, changed, options);
+        texts.push_back(made.text), masks.push_back(made.supervised);
+        EXPECT_EQ(masks.back(), masks.front()) << name << ": content " << content << ", as text " << as_text;
+        EXPECT_EQ(texts.back(), texts.front()) << name << ": content " << content << ", as text " << as_text;
+        EXPECT_EQ(texts.back().find("None"), std::string::npos) << texts.back();
+      }
+    }
+  }
+}
+
 TEST(Supervision, TheBlankThatTheModelWritesFirstIsLearnt) {
   // "[/INST]" ends the prompt; the template puts a blank in front of the answer, so the model has to write it.
   const auto chat_template = golden_template("strict_inst");
