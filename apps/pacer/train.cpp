@@ -7,6 +7,7 @@
 #include "apps/pacer/signals.h"
 #include "pacer/base/error.h"
 #include "pacer/base/numbers.h"
+#include "pacer/parallel/launch_environment.h"
 #include "pacer/train/recipe_reader.h"
 #include "pacer/train/stop_signal.h"
 #include "pacer/train/train.h"
@@ -64,14 +65,17 @@ void run(const Arguments& arguments, const Context& context) {
     result = train::train(recipe, options);
     signal = train::StopSignal::received();
   }
-  if (context.json) {
+  // Ranks come to the same result: one says it.
+  const bool first = parallel::read_launch_environment().rank == 0;
+  if (first && context.json) {
     context.print_json(result.to_json());
-  } else {
+  } else if (first) {
     context.print(summary(result));
     if (!result.finished) context.print("continue with: pacer train --run \"" + options.run.string() + "\"\n");
   }
   // Saved and said; what is left of the signal is its exit status, which a shell reads from how the process ended.
-  if (!result.finished) end_as_asked(signal);
+  // A rank may also have stopped because another one was asked.
+  if (!result.finished && signal != 0) end_as_asked(signal);
 }
 
 }  // namespace
@@ -84,7 +88,8 @@ void add_train(CLI::App& app, Context& context) {
   command->add_option("overrides", arguments->overrides, "section.key=value, wins over the recipe");
   context.add_common(*command, {"pacer train -c recipes/dspark_small.yaml --run runs/first",
                                 "pacer train -c my.yaml optimizer.learning_rate=1e-3 schedule.epochs=4",
-                                "pacer train --run runs/first    # goes on where it was interrupted"});
+                                "pacer train --run runs/first    # goes on where it was interrupted",
+                                "pacer launch -n 2 -- pacer train -c my.yaml parallel.replicate=2"});
   command->callback([arguments, &context] { run(*arguments, context); });
 }
 

@@ -27,6 +27,13 @@ void check(const PackedTokens& tokens, size_t lists) {
   }
 }
 
+// Of a supervised slot k.
+float slot_weight(const DraftConfig& config, const LossOptions& options, int64_t k) {
+  if (options.decay_gamma <= 0 || options.dynamic_weights()) return 1.0f;
+  const int64_t draft = config.sample_from_anchor ? k : std::max<int64_t>(k - 1, 0);
+  return static_cast<float>(std::exp(-static_cast<double>(draft) / options.decay_gamma));
+}
+
 }  // namespace
 
 std::vector<int64_t> anchor_candidates(std::span<const uint8_t> supervised) {
@@ -61,6 +68,9 @@ BlockPlan plan_blocks(const DraftConfig& config, const LossOptions& options, con
 
   BlockPlan plan;
   plan.block_size = slots;
+  plan.counts.supervised.resize(static_cast<size_t>(slots));
+  plan.counts.kept.resize(static_cast<size_t>(slots));
+  plan.counts.sequences = static_cast<int64_t>(anchors.size());
   for (size_t s = 0; s < anchors.size(); ++s) {
     const std::span<const uint8_t> mask = sequence_mask(tokens, s);
     const int64_t start = tokens.starts[s], length = static_cast<int64_t>(mask.size());
@@ -81,16 +91,15 @@ BlockPlan plan_blocks(const DraftConfig& config, const LossOptions& options, con
         const bool inside = label < length && mask[static_cast<size_t>(label)] != 0;
         unbroken = unbroken && inside;
         const bool live = config.sample_from_anchor ? unbroken : inside && k > 0;
-        const int64_t draft = config.sample_from_anchor ? k : std::max<int64_t>(k - 1, 0);
-        const bool decays = options.decay_gamma > 0 && !options.dynamic_weights();
-        const double weight = decays ? std::exp(-static_cast<double>(draft) / options.decay_gamma) : 1.0;
         plan.label_row.push_back(live ? start + label : -1);
         plan.teacher_row.push_back(live ? start + label - 1 : -1);
         plan.previous_row.push_back(start + std::clamp(label - 1, anchor, length - 1));
-        plan.weight.push_back(live ? static_cast<float>(weight) : 0.0f);
+        plan.weight.push_back(live ? slot_weight(config, options, k) : 0.0f);
         if (!live) continue;
+        ++plan.counts.supervised[static_cast<size_t>(k)];
         plan.weight_sum += static_cast<double>(plan.weight.back());
         if (kept(tokens.ids[static_cast<size_t>(start + label)])) {
+          ++plan.counts.kept[static_cast<size_t>(k)];
           plan.ce_weight_sum += static_cast<double>(plan.weight.back());
         }
       }
@@ -98,6 +107,17 @@ BlockPlan plan_blocks(const DraftConfig& config, const LossOptions& options, con
   }
   if (options.dynamic_weights()) plan.ce_weight_sum = static_cast<double>(anchors.size());
   return plan;
+}
+
+Denominators denominators(const DraftConfig& config, const LossOptions& options, const SlotCounts& counts) {
+  Denominators sums;
+  for (size_t k = 0; k < counts.supervised.size(); ++k) {
+    const auto weight = static_cast<double>(slot_weight(config, options, static_cast<int64_t>(k)));
+    sums.all += weight * static_cast<double>(counts.supervised[k]);
+    sums.ce += weight * static_cast<double>(counts.kept[k]);
+  }
+  if (options.dynamic_weights()) sums.ce = static_cast<double>(counts.sequences);
+  return sums;
 }
 
 BlockPlan plan_blocks(const DraftConfig& config, const LossOptions& options, const PackedTokens& tokens,

@@ -29,6 +29,13 @@ struct StepRandom {
   uint64_t step = 0;
 };
 
+// What a plan is divided by, in whole numbers: they add over micro-batches and ranks without rounding.
+struct SlotCounts {
+  std::vector<int64_t> supervised;  // [K] slots by their place in the block
+  std::vector<int64_t> kept;        // [K] those whose label is inside the draft vocabulary
+  int64_t sequences = 0;
+};
+
 // A pure function of (ids, supervised, options, random): the denominators of an optimizer window are known from it
 // before any backward. Blocks without a supervised slot cannot occur; unused ones are not here at all.
 struct BlockPlan {
@@ -43,8 +50,16 @@ struct BlockPlan {
   double weight_sum = 0;              // D of the L1 and confidence terms
   double ce_weight_sum = 0;           // D of the cross-entropy: labels inside the draft vocabulary only; with dynamic
                                       // weights the number of sequences, as D-PACE divides
+  SlotCounts counts;
   int64_t blocks() const { return static_cast<int64_t>(anchor.size()); }
 };
+
+// The two denominators as BlockPlan has them, from counts of any number of plans: the same bits whichever plans the
+// slots came from. weight_sum, ce_weight_sum of plans, which add rounded numbers, agree with them to rounding.
+struct Denominators {
+  double all = 0, ce = 0;
+};
+Denominators denominators(const DraftConfig& config, const LossOptions& options, const SlotCounts& counts);
 
 // Packed sequences on the host: sequence s owns tokens [starts[s], starts[s + 1]).
 struct PackedTokens {

@@ -174,16 +174,23 @@ void write_draft(const std::filesystem::path& folder, const DraftFolder& draft, 
     stored[kEmbedding] = storable(with_frozen->embedding_weight());
     stored[kHead] = storable(draft_head(draft.config, *with_frozen));
   }
-  if (draft.config.reduced()) {
-    stored[kMap] = ids_tensor(draft.config.kept_ids) - at::arange(draft.config.draft_vocab(), at::kLong);
-  }
+  for (const auto& [name, constant] : constant_tensors(draft.config)) stored[name] = constant;
   std::vector<formats::NamedTensor> tensors;
   for (const auto& [name, tensor] : stored) tensors.push_back({name, nn::view_of(tensor)});
   std::filesystem::create_directories(folder);
   formats::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
-  Json config = draft.config.to_json();
-  config["dtype"] = dtype == at::kFloat ? "float32" : "bfloat16";
-  write_file(folder / "config.json", config.dump(2) + "\n");
+  write_draft_config(folder, draft.config, dtype);
+}
+
+DraftWeights constant_tensors(const DraftConfig& config) {
+  if (!config.reduced()) return {};
+  return {{kMap, ids_tensor(config.kept_ids) - at::arange(config.draft_vocab(), at::kLong)}};
+}
+
+void write_draft_config(const std::filesystem::path& folder, const DraftConfig& config, at::ScalarType dtype) {
+  Json json = config.to_json();
+  json["dtype"] = dtype == at::kFloat ? "float32" : "bfloat16";
+  write_file(folder / "config.json", json.dump(2) + "\n");
 }
 
 }  // namespace pacer::draft

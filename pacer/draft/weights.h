@@ -42,6 +42,12 @@ void check_target(const DraftConfig& config, const target::Target& target, const
 void write_draft(const std::filesystem::path& folder, const DraftFolder& draft, at::ScalarType dtype,
                  const target::Target* with_frozen);
 
+// The two things that belong to a stored draft beside its weights, for writers of their own: what a reader needs and
+// nobody trains (d2t of a reduced vocabulary, else nothing), and config.json. dtype: of the stored weights, f32 or
+// bf16.
+DraftWeights constant_tensors(const DraftConfig& config);
+void write_draft_config(const std::filesystem::path& folder, const DraftConfig& config, at::ScalarType dtype);
+
 // The rows of the target's head that the draft predicts: all of them, or a copy of the kept ones. [n, H]
 at::Tensor draft_head(const DraftConfig& config, const target::Target& target);
 

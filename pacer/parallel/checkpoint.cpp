@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,8 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSchema = "pacer.parallel-checkpoint";
-constexpr int64_t kVersion = 1;
+using Kind = Engine::StateTensor::Kind;
+
+// Masters lie in the folder itself and states in a folder below, each as a model of its own: who only wants the weights
+// need not know the states.
+constexpr const char* kModel = ".";
+constexpr const char* kStates = "states";
+
+const char* part_of(const Engine::StateTensor& tensor) { return tensor.kind == Kind::master ? kModel : kStates; }
 
 std::string file_of(int64_t rank, int64_t ranks) {
   char name[64];
@@ -44,43 +51,64 @@ int64_t writer_of(const Engine::StateTensor& tensor, size_t number, const Mesh& 
   return static_cast<int64_t>(number) % mesh.size();
 }
 
-// What this rank writes. Rows other than the first hold the same chunks and have nothing to say about them.
-std::vector<std::pair<std::string, at::Tensor>> gather_own(Engine& engine) {
-  std::vector<std::pair<std::string, at::Tensor>> own;
+// What this rank writes, by part. Rows other than the first hold the same chunks and have nothing to say about them.
+using OwnTensors = std::map<std::string, std::vector<std::pair<std::string, at::Tensor>>>;
+
+OwnTensors gather_own(Engine& engine) {
+  OwnTensors own{{kModel, {}}, {kStates, {}}};
   const MeshGroups& groups = engine.groups();
   const auto tensors = engine.state_tensors();
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool mine = writer_of(tensors[i], i, groups.mesh) == groups.world.rank();
+    auto& part = own.at(part_of(tensors[i]));
     if (tensors[i].placement == Placement::sharded) {
       if (groups.at.replicate != 0) continue;
       at::Tensor whole = engine.whole(tensors[i]);
-      if (mine) own.emplace_back(tensors[i].name, std::move(whole));
+      if (mine) part.emplace_back(tensors[i].name, std::move(whole));
     } else if (mine) {
-      own.emplace_back(tensors[i].name, engine.held(tensors[i])->values.view(tensors[i].shape));
+      part.emplace_back(tensors[i].name, engine.held(tensors[i])->values.view(tensors[i].shape));
     }
   }
   return own;
 }
 
-void write_own(const std::vector<std::pair<std::string, at::Tensor>>& own, const fs::path& file) {
-  std::vector<formats::NamedTensor> named;
-  for (const auto& [name, tensor] : own) named.push_back({name, nn::view_of(tensor)});
-  formats::write_safetensors(file, named);
+void write_own(const OwnTensors& own, const fs::path& folder, const World& world) {
+  for (const auto& [part, tensors] : own) {
+    std::vector<formats::NamedTensor> named;
+    for (const auto& [name, tensor] : tensors) named.push_back({name, nn::view_of(tensor)});
+    formats::write_safetensors(folder / part / file_of(world.rank(), world.size()), named, {{"format", "pt"}});
+  }
 }
 
-void write_index(Engine& engine, const fs::path& folder, const std::map<std::string, int64_t>& counters) {
-  const MeshGroups& groups = engine.groups();
+void write_indices(Engine& engine, const fs::path& folder, const CheckpointExtras& extras) {
+  const Mesh& mesh = engine.groups().mesh;
   const auto tensors = engine.state_tensors();
-  Json map = Json::object();
+  std::map<std::string, Json> maps{{kModel, Json::object()}, {kStates, Json::object()}};
   for (size_t i = 0; i < tensors.size(); ++i) {
-    map[tensors[i].name] = file_of(writer_of(tensors[i], i, groups.mesh), groups.mesh.size());
+    const char* part = part_of(tensors[i]);
+    maps.at(part)[tensors[i].name] = file_of(writer_of(tensors[i], i, mesh), mesh.size());
   }
-  write_file(folder / "model.safetensors.index.json", Json{{"metadata", Json::object()}, {"weight_map", map}}.dump(1));
+  for (const auto& [name, tensor] : extras.constants) maps.at(kModel)[name] = file_of(0, mesh.size());
+  for (const auto& [part, map] : maps) {
+    write_file(folder / part / "model.safetensors.index.json",
+               Json{{"metadata", Json::object()}, {"weight_map", map}}.dump(1));
+  }
+}
+
+void write_description(Engine& engine, const fs::path& folder, const std::map<std::string, int64_t>& counters,
+                       const CheckpointExtras& extras) {
   formats::Manifest manifest;
-  manifest.schema = kSchema;
-  manifest.version = kVersion;
+  manifest.schema = extras.name.schema;
+  manifest.version = extras.name.version;
+  manifest.fingerprints = extras.fingerprints;
   manifest.fingerprints["plan"] = engine.digest();
-  manifest.details = {{"steps", engine.steps()}, {"mesh", groups.mesh.text()}, {"updates", counters}};
+  manifest.details = extras.details;
+  Json constants = Json::array();
+  for (const auto& [name, tensor] : extras.constants) constants.push_back(name);
+  manifest.details["engine"] = {{"steps", engine.steps()},
+                                {"mesh", engine.groups().mesh.text()},
+                                {"updates", counters},
+                                {"constants", constants}};
   formats::write_manifest(folder, manifest);
 }
 
@@ -119,44 +147,57 @@ void copy_held(Engine& engine, const Engine::StateTensor& tensor,
 
 }  // namespace
 
-void save_checkpoint(Engine& engine, const fs::path& folder) {
+void save_checkpoint(Engine& engine, const fs::path& folder, const CheckpointExtras& extras) {
   World& world = engine.groups().world;
+  const bool first = world.rank() == 0;
   const std::string key = "checkpoint/" + folder.filename().string() + "/" + std::to_string(engine.steps());
   std::optional<FolderTransaction> transaction;
   fs::path temporary;
   everywhere(world, "making the folder of a checkpoint", [&] {
-    if (world.rank() != 0) return;
-    transaction.emplace(folder);
+    if (!first) return;
+    transaction.emplace(folder, extras.replace);
     temporary = transaction->temporary();
+    fs::create_directory(temporary / kStates);
     if (world.size() > 1) world.set(key, temporary.string());
   });
-  if (world.rank() != 0) temporary = world.get(key);
-  const auto own = gather_own(engine);
+  if (!first) temporary = world.get(key);
+  OwnTensors own = gather_own(engine);
+  if (first) own.at(kModel).insert(own.at(kModel).end(), extras.constants.begin(), extras.constants.end());
   const auto counters = engine.counters();
-  everywhere(world, "writing a checkpoint", [&] { write_own(own, temporary / file_of(world.rank(), world.size())); });
+  everywhere(world, "writing a checkpoint", [&] { write_own(own, temporary, world); });
   everywhere(world, "finishing a checkpoint", [&] {
-    if (world.rank() != 0) return;
-    write_index(engine, temporary, counters);
+    if (!first) return;
+    write_indices(engine, temporary, extras);
+    if (extras.write) extras.write(temporary);
+    write_description(engine, temporary, counters, extras);
     transaction->commit();
   });
 }
 
-void load_checkpoint(Engine& engine, const fs::path& folder) {
+void load_checkpoint(Engine& engine, const fs::path& folder, const CheckpointName& name) {
   everywhere(engine.groups().world, "loading a checkpoint", [&] {
-    const formats::Manifest manifest = formats::read_manifest(folder, kSchema, kVersion);
-    const std::shared_ptr<const formats::TensorSource> source = formats::open_safetensors(folder);
+    const formats::Manifest manifest = formats::read_manifest(folder, name.schema, name.version);
+    const auto described = manifest.details.find("engine");
+    if (described == manifest.details.end()) {
+      throw Error(ErrorKind::format, folder.string() + ": not a checkpoint of ranks that trained together",
+                  "it was written by one process alone, or by an earlier version");
+    }
+    const std::map<std::string, std::shared_ptr<const formats::TensorSource>> sources = {
+        {kModel, formats::open_safetensors(folder)}, {kStates, formats::open_safetensors(folder / kStates)}};
     const auto tensors = engine.state_tensors();
     std::set<std::string> expected;
     for (const auto& tensor : tensors) expected.insert(tensor.name);
-    for (const std::string& name : source->names()) {
-      if (!expected.contains(name)) {
-        throw Error(ErrorKind::format, folder.string() + ": '" + name + "' belongs to no parameter of this training",
+    for (const Json& constant : described->at("constants")) expected.insert(constant.get<std::string>());
+    for (const auto& [part, source] : sources) {
+      for (const std::string& found : source->names()) {
+        if (expected.contains(found)) continue;
+        throw Error(ErrorKind::format, folder.string() + ": '" + found + "' belongs to no parameter of this training",
                     "it was written by another model or with other routes");
       }
     }
-    for (const auto& tensor : tensors) copy_held(engine, tensor, source, /*any_dtype=*/false);
-    engine.set_counters(manifest.details.at("updates").get<std::map<std::string, int64_t>>());
-    engine.set_steps(manifest.details.at("steps").get<int64_t>());
+    for (const auto& tensor : tensors) copy_held(engine, tensor, sources.at(part_of(tensor)), /*any_dtype=*/false);
+    engine.set_counters(described->at("updates").get<std::map<std::string, int64_t>>());
+    engine.set_steps(described->at("steps").get<int64_t>());
   });
   engine.publish_all();
 }
@@ -165,7 +206,7 @@ void load_weights(Engine& engine, const fs::path& folder_or_file) {
   everywhere(engine.groups().world, "loading weights", [&] {
     const std::shared_ptr<const formats::TensorSource> source = formats::open_safetensors(folder_or_file);
     for (const auto& tensor : engine.state_tensors()) {
-      if (tensor.kind == Engine::StateTensor::Kind::master) copy_held(engine, tensor, source, /*any_dtype=*/true);
+      if (tensor.kind == Kind::master) copy_held(engine, tensor, source, /*any_dtype=*/true);
     }
   });
   engine.publish_all();

@@ -1,5 +1,7 @@
 #include "pacer/parallel/engine.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -104,6 +106,17 @@ void Engine::backward(const at::Tensor& loss, int64_t count) {
   close_micro_batch(value, count);
 }
 
+void Engine::skip_micro_batch() {
+  require_state(tape_->next == 0, "skip_micro_batch() in the middle of one");
+  if (calls_.empty()) {
+    acquire();
+    return finish_backward(0, 0);
+  }
+  for (const auto& entries : schedule_.forward) follow(entries, {});
+  for (size_t call = calls_.size(); call-- > 0;) follow(schedule_.backward[call], {});
+  close_micro_batch(0, 0);
+}
+
 void Engine::acquire() {
   require_state(calls_.empty(), "acquire() of an engine with segments, which acquires by itself");
   for (const auto& unit : units_) unit->weights.start_acquire();
@@ -113,6 +126,7 @@ void Engine::acquire() {
 void Engine::finish_backward(double loss, int64_t count) {
   require_state(calls_.empty(), "finish_backward() of an engine with segments: call backward()");
   close_micro_batch(loss, count);
+  for (const auto& unit : units_) unit->weights.release();
 }
 
 void Engine::begin_reduce(size_t index) {
@@ -157,12 +171,19 @@ void Engine::close_micro_batch(double loss, int64_t count) {
   tape_->records.assign(calls_.size(), std::nullopt);
 }
 
-at::Tensor Engine::squared_norm() {
+at::Tensor Engine::squared_norm(std::string& not_finite) {
   at::Tensor blocks = at::zeros({blocks_}, at::kFloat);
   // What every row holds is counted by the first one; here the second row counts its first part, too.
   const bool twice = options_.fault == Fault::counted_twice && groups_.at == Coordinate{1, 0, 0};
   for (const auto& unit : units_) unit->update.block_squares(blocks, unit->first_block, twice);
   groups_.world.all().sum(blocks, "norm").wait();
+  const float* sums = blocks.const_data_ptr<float>();
+  const int64_t bad = std::find_if_not(sums, sums + blocks_, [](float sum) { return std::isfinite(sum); }) - sums;
+  for (const auto& unit : units_) {
+    for (size_t place = 0; bad < blocks_ && place < unit->first_block.size(); ++place) {
+      if (unit->first_block[place] <= bad) not_finite = unit->layout.parameters[place].name;  // they ascend
+    }
+  }
   return optim::tree_sum(blocks);
 }
 
@@ -179,7 +200,7 @@ StepReport Engine::step(const StepRates& rates) {
   const auto scale = static_cast<float>(report.count > 0 ? 1.0 / static_cast<double>(report.count) : 0.0);
   for (const auto& unit : units_) unit->update.take_gradients(unit->reduction.take(), scale);
 
-  report.norm = squared_norm().sqrt();
+  report.norm = squared_norm(report.not_finite).sqrt();
   report.found_inf = at::isfinite(report.norm).logical_not();
   report.coefficient =
       options_.clip > 0 ? at::clamp_max(options_.clip / (report.norm + 1e-6), 1.0) : at::ones_like(report.norm);

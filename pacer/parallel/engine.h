@@ -69,9 +69,10 @@ struct StepReport {
   // 0-dimensional tensors on the device of the masters. norm: f32, before clipping; coefficient: f32, what gradients
   // were multiplied with; clipped, found_inf: bool.
   at::Tensor norm, coefficient, clipped, found_inf;
-  double loss = 0;      // sum over the leaves in their order, f64, divided by `count`
-  int64_t count = 0;    // N
-  bool updated = true;  // false: the norm was not finite, nothing was changed
+  double loss = 0;           // sum over the leaves in their order, f64, divided by `count`
+  int64_t count = 0;         // N
+  bool updated = true;       // false: the norm was not finite, or N was 0; nothing was changed
+  std::string not_finite{};  // a parameter whose gradient was not, "" when all were
 };
 
 // The order of calls, on every rank the same:
@@ -97,7 +98,10 @@ class Engine {
   // loss: a scalar, the sum over this micro-batch, made of outputs of run(). count: what it is a sum over.
   void backward(const at::Tensor& loss, int64_t count);
 
-  void acquire();  // without segments: all weights are here when it returns
+  // In place of run() and backward() where this rank has nothing for a micro-batch that other ranks have.
+  void skip_micro_batch();
+
+  void acquire();  // without segments: all weights are here when it returns, until finish_backward()
   // Without segments: the gradients are in .grad of the weights, and are taken from there.
   void finish_backward(double loss, int64_t count);
 
@@ -150,7 +154,7 @@ class Engine {
   void close_micro_batch(double loss, int64_t count);
   void require_state(bool fine, const std::string& what) const;
   void publish(UnitState& unit, bool stale);
-  at::Tensor squared_norm();
+  at::Tensor squared_norm(std::string& not_finite);
   UnitState& unit_of(const StateTensor& tensor, size_t& place);
 
   EngineOptions options_;

@@ -34,38 +34,69 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 }  // namespace
 
-at::Tensor differentiable_logits(const ModelConfig& config, const WeightMap& weights, const TokenBatch& batch) {
-  const ModelWeights model = arrange(config, weights);
-  const nn::RopeRows turns = rope_table(config.rope, config.head_dim, config.max_position).rows(batch.positions);
-  const int64_t rows = batch.rows(), head_dim = config.head_dim;
+DifferentiableModel::DifferentiableModel(const ModelConfig& config, const WeightMap& weights)
+    : config_(config), model_(arrange(config, weights)) {}
 
-  at::Tensor hidden = at::embedding(model.embedding, batch.ids);
-  for (size_t index = 0; index < model.layers.size(); ++index) {
-    const LayerWeights& layer = model.layers[index];
-    const int64_t reach = config.sliding_window.empty() ? rows : config.sliding_window[index].value_or(rows);
-    const at::Tensor normed = nn::rms_norm(hidden, layer.input_norm, config.rms_epsilon);
-    at::Tensor q = nn::linear(normed, layer.q, layer.q_bias).view({rows, config.heads, head_dim});
-    at::Tensor k = nn::linear(normed, layer.k, layer.k_bias).view({rows, config.kv_heads, head_dim});
-    const at::Tensor v = nn::linear(normed, layer.v, layer.v_bias).view({rows, config.kv_heads, head_dim});
-    if (config.qk_norm) {
-      q = nn::rms_norm(q, layer.q_norm, config.rms_epsilon);
-      k = nn::rms_norm(k, layer.k_norm, config.rms_epsilon);
-    }
-    q = nn::apply_rope(q, turns);
-    k = nn::apply_rope(k, turns);
-    std::vector<at::Tensor> parts;
-    for (size_t s = 0; s + 1 < batch.starts.size(); ++s) {
-      const int64_t begin = batch.starts[s], end = batch.starts[s + 1];
-      parts.push_back(attention(q.slice(0, begin, end), k.slice(0, begin, end), v.slice(0, begin, end), reach));
-    }
-    const at::Tensor mixed = at::cat(parts, 0).reshape({rows, config.heads * head_dim});
-    hidden = hidden + nn::linear(mixed, layer.o, layer.o_bias);
-    const at::Tensor inner = nn::rms_norm(hidden, layer.post_norm, config.rms_epsilon);
-    const at::Tensor gated =
-        at::silu(nn::linear(inner, layer.gate, layer.gate_bias)) * nn::linear(inner, layer.up, layer.up_bias);
-    hidden = hidden + nn::linear(gated, layer.down, layer.down_bias);
+nn::RopeRows DifferentiableModel::rope_rows(const TokenBatch& batch) const {
+  return rope_table(config_.rope, config_.head_dim, config_.max_position).rows(batch.positions);
+}
+
+at::Tensor DifferentiableModel::embed(const TokenBatch& batch) const {
+  return at::embedding(model_.embedding, batch.ids);
+}
+
+at::Tensor DifferentiableModel::layer(int64_t index, const at::Tensor& hidden, const TokenBatch& batch,
+                                      const nn::RopeRows& turns) const {
+  const LayerWeights& layer = model_.layers[static_cast<size_t>(index)];
+  const int64_t rows = batch.rows(), head_dim = config_.head_dim;
+  const int64_t reach =
+      config_.sliding_window.empty() ? rows : config_.sliding_window[static_cast<size_t>(index)].value_or(rows);
+  const at::Tensor normed = nn::rms_norm(hidden, layer.input_norm, config_.rms_epsilon);
+  at::Tensor q = nn::linear(normed, layer.q, layer.q_bias).view({rows, config_.heads, head_dim});
+  at::Tensor k = nn::linear(normed, layer.k, layer.k_bias).view({rows, config_.kv_heads, head_dim});
+  const at::Tensor v = nn::linear(normed, layer.v, layer.v_bias).view({rows, config_.kv_heads, head_dim});
+  if (config_.qk_norm) {
+    q = nn::rms_norm(q, layer.q_norm, config_.rms_epsilon);
+    k = nn::rms_norm(k, layer.k_norm, config_.rms_epsilon);
   }
-  return nn::linear(nn::rms_norm(hidden, model.final_norm, config.rms_epsilon), model.head);
+  q = nn::apply_rope(q, turns);
+  k = nn::apply_rope(k, turns);
+  std::vector<at::Tensor> parts;
+  for (size_t s = 0; s + 1 < batch.starts.size(); ++s) {
+    const int64_t begin = batch.starts[s], end = batch.starts[s + 1];
+    parts.push_back(attention(q.slice(0, begin, end), k.slice(0, begin, end), v.slice(0, begin, end), reach));
+  }
+  const at::Tensor mixed = at::cat(parts, 0).reshape({rows, config_.heads * head_dim});
+  const at::Tensor attended = hidden + nn::linear(mixed, layer.o, layer.o_bias);
+  const at::Tensor inner = nn::rms_norm(attended, layer.post_norm, config_.rms_epsilon);
+  const at::Tensor gated =
+      at::silu(nn::linear(inner, layer.gate, layer.gate_bias)) * nn::linear(inner, layer.up, layer.up_bias);
+  return attended + nn::linear(gated, layer.down, layer.down_bias);
+}
+
+at::Tensor DifferentiableModel::logits(const at::Tensor& hidden) const {
+  return nn::linear(nn::rms_norm(hidden, model_.final_norm, config_.rms_epsilon), model_.head);
+}
+
+std::vector<std::vector<std::string>> DifferentiableModel::parameters_by_place() const {
+  std::vector<std::vector<std::string>> places(static_cast<size_t>(config_.layers) + 2);
+  for (const auto& [name, shape] : weight_shapes(config_)) {
+    size_t place = name == "model.embed_tokens.weight" ? 0 : places.size() - 1;
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      if (name.starts_with(layer_name(i, ""))) place = static_cast<size_t>(i) + 1;
+    }
+    places[place].push_back(name);
+  }
+  if (config_.tied_embeddings) places.back().push_back("model.embed_tokens.weight");
+  return places;
+}
+
+at::Tensor differentiable_logits(const ModelConfig& config, const WeightMap& weights, const TokenBatch& batch) {
+  const DifferentiableModel model(config, weights);
+  const nn::RopeRows turns = model.rope_rows(batch);
+  at::Tensor hidden = model.embed(batch);
+  for (int64_t i = 0; i < config.layers; ++i) hidden = model.layer(i, hidden, batch, turns);
+  return model.logits(hidden);
 }
 
 }  // namespace pacer::target

@@ -55,7 +55,8 @@ void remove_folder(const fs::path& folder) {
 
 }  // namespace
 
-CheckpointStore::CheckpointStore(fs::path folder) : folder_(std::move(folder)) {
+CheckpointStore::CheckpointStore(fs::path folder, bool writes) : folder_(std::move(folder)) {
+  if (!writes) return;
   fs::create_directories(folder_);
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const std::string name = entry.path().filename().string();
@@ -94,8 +95,10 @@ void CheckpointStore::save(const TrainState& state, const std::map<std::string, 
   manifest.details = {{"step", state.step}};
   formats::write_manifest(folder, manifest);
   transaction.commit();
-  point(folder_ / "latest", target.filename().string());
+  mark_latest(state.step);
 }
+
+void CheckpointStore::mark_latest(int64_t step) const { point(folder_ / "latest", path_of(step).filename().string()); }
 
 void CheckpointStore::mark_best(int64_t step) const { point(folder_ / "best", path_of(step).filename().string()); }
 
@@ -105,7 +108,7 @@ void CheckpointStore::restore(const TrainState& state) const {
     log_warning("removing the incomplete checkpoint " + later->second.string() + "; its steps will be done again");
     remove_folder(later->second);
   }
-  point(folder_ / "latest", path_of(state.step).filename().string());
+  mark_latest(state.step);
   if (state.best_step > 0 && all.contains(state.best_step)) mark_best(state.best_step);
 }
 

@@ -23,8 +23,9 @@ namespace pacer::train {
 // it.
 class CheckpointStore {
  public:
-  // Removes what interrupted writers left behind. The caller holds the lock of the run.
-  explicit CheckpointStore(std::filesystem::path folder);
+  // Removes what interrupted writers left behind. The caller holds the lock of the run. writes: false for the ranks
+  // beside the one that does, which only ask for paths.
+  explicit CheckpointStore(std::filesystem::path folder, bool writes = true);
 
   // write_model: puts the model's files into the folder that it is given.
   void save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,
@@ -34,6 +35,9 @@ class CheckpointStore {
   // fingerprints: what the draft was made from, for the manifest ("target", "train_rows", ...).
   void save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,
             const draft::DraftTraining& draft, const optim::Optimizer& optimizer) const;
+
+  // `latest` points to this step from now on, whose folder ranks wrote together.
+  void mark_latest(int64_t step) const;
 
   // `best` points to this step from now on; it must exist.
   void mark_best(int64_t step) const;

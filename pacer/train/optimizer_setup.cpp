@@ -69,18 +69,24 @@ optim::OptimizerOptions optimizer_options(const OptimizerSection& section) {
   return options;
 }
 
-std::string route_page(const optim::Optimizer& optimizer, const OptimizerSection& section) {
+std::vector<optim::RoutedParameter> routed_parameters(const std::map<std::string, at::Tensor>& parameters,
+                                                      const optim::OptimizerOptions& options) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
+  for (const auto& [name, weight] : parameters) shapes.emplace_back(name, weight.sizes().vec());
+  return optim::route_parameters(shapes, options.routes);
+}
+
+std::string route_page(const std::vector<optim::RoutedParameter>& routed, const OptimizerSection& section) {
   std::string page;
-  for (const std::string& line :
-       optim::route_table(optimizer.routed(), optim::parse_update_scale(section.update_scale))) {
+  for (const std::string& line : optim::route_table(routed, optim::parse_update_scale(section.update_scale))) {
     page += line + "\n";
   }
   return page;
 }
 
-std::vector<std::string> route_summary(const optim::Optimizer& optimizer) {
+std::vector<std::string> route_summary(const std::vector<optim::RoutedParameter>& routed) {
   std::map<optim::Route, std::pair<int64_t, int64_t>> routes;
-  for (const optim::RoutedParameter& parameter : optimizer.routed()) {
+  for (const optim::RoutedParameter& parameter : routed) {
     auto& [count, elements] = routes[parameter.route];
     ++count, elements += elements_of(parameter);
   }
@@ -90,7 +96,7 @@ std::vector<std::string> route_summary(const optim::Optimizer& optimizer) {
                     (sums.first == 1 ? " parameter" : " parameters") + " with " + elements_text(sums.second));
   }
   if (!routes.contains(optim::Route::muon)) return lines;
-  for (const optim::RoutedParameter& parameter : optimizer.routed()) {
+  for (const optim::RoutedParameter& parameter : routed) {
     if (parameter.sizes.size() < 2 || parameter.route == optim::Route::muon) continue;
     lines.push_back("optimizer: the matrix " + parameter.name + " takes " + optim::name_of(parameter.route) + ": " +
                     parameter.reason);

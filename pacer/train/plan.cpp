@@ -50,20 +50,22 @@ void take(const Json& json, const std::string& place, const char* name, T& value
 }  // namespace
 
 Json RunPlan::to_json() const {
-  return {{"schema", "pacer-plan"},
-          {"version", kVersion},
-          {"steps", steps},
-          {"warmup_steps", warmup_steps},
-          {"end", end},
-          {"how", how},
-          {"threads", threads},
-          {"rows_together", rows_together},
-          {"kernels", kernels},
-          {"recipe", recipe},
-          {"train_rows", train_rows},
-          {"validation_rows", validation_rows},
-          {"target", target},
-          {"measured", measured}};
+  Json json{{"schema", "pacer-plan"},
+            {"version", kVersion},
+            {"steps", steps},
+            {"warmup_steps", warmup_steps},
+            {"end", end},
+            {"how", how},
+            {"threads", threads},
+            {"rows_together", rows_together},
+            {"kernels", kernels},
+            {"recipe", recipe},
+            {"train_rows", train_rows},
+            {"validation_rows", validation_rows},
+            {"target", target},
+            {"measured", measured}};
+  if (parallel) json["parallel"] = true;
+  return json;
 }
 
 RunPlan RunPlan::from_json(const Json& json, const std::string& place) {
@@ -76,6 +78,7 @@ RunPlan RunPlan::from_json(const Json& json, const std::string& place) {
   take(json, place, "warmup_steps", plan.warmup_steps);
   take(json, place, "end", plan.end);
   take(json, place, "how", plan.how);
+  if (json.contains("parallel")) take(json, place, "parallel", plan.parallel);
   take(json, place, "threads", plan.threads);
   take(json, place, "rows_together", plan.rows_together);
   take(json, place, "kernels", plan.kernels);
@@ -155,16 +158,26 @@ Json fixed_values(const Recipe& recipe) {
   for (const Key& key : schema()) {
     if (!key.may_change) values[key.name] = value_json(key, recipe);
   }
+  // Of all ranks: on another mesh a rank may have another share of them.
+  values["data.accumulation"] = recipe.data.accumulation * recipe.parallel.ranks();
   return values;
 }
 
 void check_continuation(const RunPlan& plan, const RunPlan& now, const std::filesystem::path& run) {
+  if (plan.parallel != now.parallel) {
+    throw Error(ErrorKind::usage,
+                run.string() + ": the run began " + (plan.parallel ? "with" : "without") +
+                    " a section `parallel`, and is continued " + (now.parallel ? "with" : "without") + " one",
+                "its checkpoints belong to the other form: one process alone is parallel.replicate=1 there");
+  }
   std::string different;
   for (const auto& [key, value] : now.recipe.items()) {
     // A run that began before there was such a key did what its default says.
     const Json before = plan.recipe.contains(key) ? plan.recipe.at(key) : value_json(*find_key(key), Recipe{});
     if (before != value)
-      different += (different.empty() ? "" : "; ") + key + " was " + before.dump() + ", is " + value.dump();
+      different += (different.empty() ? "" : "; ") + key +
+                   (plan.parallel && key == "data.accumulation" ? " times the ranks was " : " was ") + before.dump() +
+                   ", is " + value.dump();
   }
   if (!different.empty()) {
     throw Error(ErrorKind::usage, run.string() + ": the run began with another recipe: " + different,
@@ -186,11 +199,11 @@ void check_continuation(const RunPlan& plan, const RunPlan& now, const std::file
   }
 }
 
-void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now) {
+void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now, bool measure) {
   static constexpr const char* kKey = "f32_products";
   nn::F32Products products;
   if (!earlier) {
-    products = nn::measured_f32_products();
+    if (measure) products = nn::measured_f32_products();
   } else if (const auto table = earlier->kernels.find(kKey); table != earlier->kernels.end()) {
     const auto library = [&](const char* product) {
       std::string name;

@@ -17,6 +17,7 @@ struct RunPlan {
   int64_t warmup_steps = 0;  // of the learning rate
   int64_t end = 0;           // position in the sequence of rows where the run stops (sample_order.h)
   std::string how;           // "3 epochs of 960 rows, 8 rows a step"
+  bool parallel = false;     // ranks train together: checkpoints are theirs, and a step's micro-batches those of all
   int64_t threads = 0;
   int64_t rows_together = 0;                        // of a pass of the target
   Json kernels;                                     // instruction sets that decide which kernels run
@@ -67,8 +68,8 @@ Json fixed_values(const Recipe& recipe);
 void check_continuation(const RunPlan& plan, const RunPlan& now, const std::filesystem::path& run);
 
 // Decides which library takes the f32 products of a draft in f32, writes it to now.kernels and uses it: as the run
-// began, or by measuring when it begins now.
-void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now);
+// began, or by measuring when it begins now; with measure = false one that does not depend on the moment.
+void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now, bool measure = true);
 
 // Which kernels this process will choose: version and capability of the tensor library, instruction sets.
 Json kernel_choices();

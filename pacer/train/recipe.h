@@ -106,6 +106,23 @@ struct LoggingSection {
   bool tensorboard = true;
 };
 
+// How many processes train together, and how. Without sizes one process trains alone.
+struct ParallelSection {
+  std::optional<int64_t> replicate, shard;
+  bool exact = false;
+  std::string accumulation = "reduce_each";
+  bool free_weights = false;
+  std::string unshard = "broadcast";
+  std::string message_dtype = "f32";
+  bool overlap = true;
+  double timeout_s = 600;
+
+  bool wanted() const { return replicate || shard; }
+  int64_t rows() const { return replicate.value_or(1); }
+  int64_t shards() const { return shard.value_or(1); }
+  int64_t ranks() const { return rows() * shards(); }
+};
+
 struct LanguageModelSection {
   std::optional<std::string> text;
   std::string start = "scratch";  // or "weights"
@@ -128,6 +145,7 @@ struct Recipe {
   ValidationSection validation;
   CheckpointSection checkpoint;
   LoggingSection logging;
+  ParallelSection parallel;
   int64_t seed = 1;
   int64_t threads = 0;
   std::string device = "auto";

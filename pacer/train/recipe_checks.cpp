@@ -167,6 +167,31 @@ void check_schedule_keys(const Checker& check) {
   }
 }
 
+void check_parallel(const Checker& check) {
+  const Recipe& recipe = check.resolved.recipe;
+  const ParallelSection& parallel = recipe.parallel;
+  if (!parallel.wanted()) {
+    for (const Key& key : schema()) {
+      if (key.section() != "parallel" || value_json(key, recipe) == value_json(key, Recipe{})) continue;
+      check.conflict(key.name, "is given without", "parallel.replicate",
+                     "say on how many ranks: parallel.replicate=2 with pacer launch -n 2");
+    }
+    return;
+  }
+  if (parallel.exact && recipe.threads > 1) {
+    check.conflict("parallel.exact", "needs one thread and there are " + std::to_string(recipe.threads) + " in",
+                   "threads", "sums inside of operators depend on threads: leave the key out, or set it to 1");
+  }
+  if (parallel.exact && parallel.message_dtype != "f32") {
+    check.conflict("parallel.exact", "is true and cannot go with '" + parallel.message_dtype + "' of",
+                   "parallel.message_dtype", "exact sums are sums of f32");
+  }
+  if (recipe.schedule.time_budget_s) {
+    check.conflict("schedule.time_budget_s", "cannot go with", "parallel.replicate",
+                   "what one rank measures says little about all of them: set schedule.steps or schedule.epochs");
+  }
+}
+
 void check_data(const Checker& check) {
   const Recipe& recipe = check.resolved.recipe;
   if (recipe.data.validation && recipe.data.validation_rows > 0) {
@@ -195,6 +220,7 @@ void check_recipe(const ResolvedRecipe& resolved) {
   check_loss(check);
   check_schedule_keys(check);
   check_data(check);
+  check_parallel(check);
 }
 
 }  // namespace pacer::train

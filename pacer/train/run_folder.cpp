@@ -30,7 +30,8 @@ void refuse_foreign_folder(const fs::path& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
+  if (!writes) return;
   std::error_code code;
   fs::create_directories(path_, code);
   if (!fs::is_directory(path_)) {

@@ -13,7 +13,8 @@ class RunFolder {
   // Creates the folder where it is missing and locks it until the object or the process ends, also by kill -9.
   // Throws Error{usage}: another process trains in it, or it holds other things than a run. Throws Error{resources}
   // when it cannot be created.
-  explicit RunFolder(std::filesystem::path path);
+  // writes: false for the ranks beside the one that writes, which neither make nor lock it.
+  explicit RunFolder(std::filesystem::path path, bool writes = true);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path recipe() const { return path_ / "recipe.yaml"; }

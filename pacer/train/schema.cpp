@@ -42,6 +42,7 @@ std::vector<Key> make_schema() {
   using V = ValidationSection;
   using C = CheckpointSection;
   using G = LoggingSection;
+  using P = ParallelSection;
   return {
       Row("model.target", at(&R::model, &M::target),
           "the large model that the draft will run ahead of: a Hugging Face folder or a .gguf file")
@@ -272,6 +273,41 @@ std::vector<Key> make_schema() {
       Row("logging.every", at(&R::logging, &G::every), "steps between lines of metrics").from(1).to(1e6),
       Row("logging.tensorboard", at(&R::logging, &G::tensorboard), "write TensorBoard event files as well").free(),
 
+      Row("parallel.replicate", at(&R::parallel, &P::replicate),
+          "ranks that hold a whole draft each; times `shard` it is the number of processes (`pacer launch -n N`); "
+          "null: 1, and without both keys one process trains alone")
+          .from(1)
+          .to(1 << 20)
+          .free(),
+      Row("parallel.shard", at(&R::parallel, &P::shard), "ranks that share one copy of weights and states; null: 1")
+          .from(1)
+          .to(1 << 20)
+          .free(),
+      Row("parallel.exact", at(&R::parallel, &P::exact),
+          "every mesh with as many micro-batches in a step ends with the same bits, also with different data per rank"),
+      Row("parallel.accumulation", at(&R::parallel, &P::accumulation),
+          "how the micro-batches of a rank come together: `reduce_each` sends each, `no_sync` sums them and sends "
+          "once, "
+          "`replicate_gate` sends each inside of a row of shards")
+          .of({"reduce_each", "no_sync", "replicate_gate"})
+          .free(),
+      Row("parallel.free_weights", at(&R::parallel, &P::free_weights),
+          "whole masters only while a micro-batch reads them, else they stay on every rank")
+          .free(),
+      Row("parallel.unshard", at(&R::parallel, &P::unshard), "how weights reach the ranks of a row")
+          .of({"broadcast", "all_gather"})
+          .free(),
+      Row("parallel.message_dtype", at(&R::parallel, &P::message_dtype),
+          "element type of gradients on their way; they are added in f32")
+          .of({"f32", "bf16"}),
+      Row("parallel.overlap", at(&R::parallel, &P::overlap),
+          "messages travel while ranks compute; `false` waits for each, with the same bits")
+          .free(),
+      Row("parallel.timeout_s", at(&R::parallel, &P::timeout_s),
+          "seconds after which a message counts as lost and the ranks end")
+          .greater(0)
+          .to(1e6)
+          .free(),
       Row("method", at(&R::method),
           "`draft`: train a draft for model.target as the section draft says; `causal_lm`: train a whole model on "
           "language_model.text")

@@ -19,9 +19,11 @@
 #include "pacer/train/environment.h"
 #include "pacer/train/memory.h"
 #include "pacer/train/optimizer_setup.h"
+#include "pacer/train/ranks.h"
 #include "pacer/train/recipe_reader.h"
 #include "pacer/train/row_sets.h"
 #include "pacer/train/run_folder.h"
+#include "pacer/train/run_start.h"
 #include "pacer/train/schema.h"
 #include "pacer/train/trainer.h"
 
@@ -30,17 +32,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The plan of an earlier call in this folder.
-std::optional<RunPlan> earlier_plan(const RunFolder& folder) {
-  if (!fs::exists(folder.plan())) return std::nullopt;
-  return RunPlan::from_json(read_json(folder.plan()), folder.plan().string());
-}
-
 // What this call would decide if the run began now, without its number of steps.
 RunPlan present_plan(const Recipe& recipe, const RowSets& rows, const FeatureMemory& memory,
                      const device::Runtime& runtime) {
   constexpr int64_t kTogether = 8;  // enough that the target's products are efficient, few enough to compute in vain
   RunPlan plan;
+  plan.parallel = recipe.parallel.wanted();
   plan.threads = runtime.threads();
   plan.rows_together =
       recipe.features.rows_together > 0 ? recipe.features.rows_together : (memory.train_fits ? kTogether : 1);
@@ -50,18 +47,6 @@ RunPlan present_plan(const Recipe& recipe, const RowSets& rows, const FeatureMem
   plan.validation_rows = rows.validation_fingerprint;
   plan.target = target_fingerprint(recipe.model.target);
   return plan;
-}
-
-void use_threads(const std::optional<RunPlan>& earlier, const Recipe& recipe, device::Runtime& runtime) {
-  const int64_t threads = earlier ? earlier->threads : recipe.threads;
-  if (threads == 0) return;
-  try {
-    runtime.set_threads(static_cast<int>(threads));
-  } catch (const Error& error) {
-    if (!earlier) throw;
-    throw Error(error.kind(), std::string(error.what()) + "; the run began with " + std::to_string(threads),
-                "continue it on a machine with as many cores: with fewer threads its bits would differ");
-  }
 }
 
 // Rows of the warm start's measurement: some hundred tokens, always the same ones.
@@ -124,9 +109,11 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   device::use_kernel_paths({device::parse_kernel_path(recipe.kernel_impl, "kernel_impl"),
                             device::parse_kernel_path(recipe.attention_impl, "attention_impl")});
   if (recipe.method == "causal_lm") return train_causal_lm(resolved, options);
-  const RunFolder folder(options.run);
-  const std::optional<RunPlan> earlier = earlier_plan(folder);
+  Ranks ranks(recipe.parallel, options.world);
+  const RunFolder folder(options.run, ranks.first());
+  const std::optional<RunPlan> earlier = earlier_plan(folder, ranks);
   device::Runtime runtime = device::Runtime::open(recipe.device);
+  require_host(ranks, runtime);
   use_threads(earlier, recipe, runtime);
 
   // What is needed, before anything large is allocated.
@@ -134,21 +121,23 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   const RowSets rows = read_row_sets(recipe, target_config.vocab_size);
   const draft::DraftConfig config = draft_config(recipe, target_config, *rows.train);
   const MemoryEstimate estimate = estimate_memory(recipe, target_config, config, *rows.train, *rows.validation);
-  require_memory(device::in_host_memory(runtime.device()) ? estimate : estimate.device_part(), runtime.memory());
+  device::MemoryInfo memory_of_rank = runtime.memory();
+  memory_of_rank.available_bytes /= static_cast<uint64_t>(ranks.on_this_machine());
+  require_memory(device::in_host_memory(runtime.device()) ? estimate : estimate.device_part(), memory_of_rank);
   const FeatureMemory memory =
       feature_memory(recipe, target_config, config.target_layer_ids.size(), *rows.train, *rows.validation);
   RunPlan plan = present_plan(recipe, rows, memory, runtime);
-  if (parse_dtype(recipe.draft.dtype) == at::kFloat) choose_f32_products(earlier, plan);
+  if (parse_dtype(recipe.draft.dtype) == at::kFloat) choose_f32_products(earlier, recipe, ranks, plan);
   if (earlier) {
     check_continuation(*earlier, plan, folder.path());
     plan = *earlier;
   }
-  CheckpointStore checkpoints(folder.checkpoints());
-  const std::optional<fs::path> newest = earlier ? checkpoints.newest() : std::nullopt;
+  CheckpointStore checkpoints(folder.checkpoints(), ranks.first());
+  const std::optional<fs::path> newest = earlier ? newest_checkpoint(checkpoints, ranks) : std::nullopt;
   TrainState state;
   if (newest) {
     state = load_state(*newest);
-    checkpoints.restore(state);
+    if (ranks.first()) checkpoints.restore(state);
   }
   const auto finish = [&](const TrainState& last) {
     TrainResult result = result_of(folder, checkpoints, plan, last);
@@ -199,11 +188,19 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     constexpr int64_t kWarmStartTokens = 512;
     if (recipe.draft.warm_start) bench.draft->warm_start(bench.features->batch(first_rows(rows, kWarmStartTokens)));
   }
-  bench.optimizer = std::make_unique<optim::Optimizer>(bench.draft->parameters(), optimizer_options(recipe.optimizer));
-  if (newest) load_optimizer(*newest, state.step, *bench.optimizer);
+  const std::vector<optim::RoutedParameter> routed =
+      routed_parameters(bench.draft->parameters(), optimizer_options(recipe.optimizer));
+  if (ranks.parallel()) {
+    bench.together = std::make_unique<ParallelDraft>(bench.recipe, bench.loss, ranks, *bench.draft);
+    if (newest) bench.together->load(*newest);
+  } else {
+    bench.optimizer =
+        std::make_unique<optim::Optimizer>(bench.draft->parameters(), optimizer_options(recipe.optimizer));
+    if (newest) load_optimizer(*newest, state.step, *bench.optimizer);
+  }
 
   // The plan is made once and kept.
-  const DataSize size{bench.features->rows(), recipe.data.sequences * recipe.data.accumulation};
+  const DataSize size{bench.features->rows(), recipe.data.sequences * recipe.data.accumulation * ranks.data_size()};
   if (!earlier) {
     if (recipe.schedule.time_budget_s) {
       plan_by_budget(recipe, size, measure(bench, memory.train_fits, checkpoints, watch), plan);
@@ -212,43 +209,53 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     }
   }
   const optim::Schedule schedule = make_schedule(recipe, plan);
-  if (!earlier) {
-    write_file(folder.recipe(), resolved_yaml(resolved));
-    write_file(folder.plan(), plan.to_json().dump(2) + "\n");
+  if (ranks.first()) {
+    if (!earlier) {
+      write_file(folder.recipe(), resolved_yaml(resolved));
+      write_file(folder.plan(), plan.to_json().dump(2) + "\n");
+    }
+    write_file(folder.parameters(), route_page(routed, recipe.optimizer));
+    write_file(folder.environment(), environment(runtime, options.command).dump(2) + "\n");
   }
-  write_file(folder.parameters(), route_page(*bench.optimizer, recipe.optimizer));
-  for (const std::string& line : route_summary(*bench.optimizer)) log_info(line);
-  write_file(folder.environment(), environment(runtime, options.command).dump(2) + "\n");
+  for (const std::string& line : route_summary(routed)) log_info(line);
   log_info("plan: " + plan.how + "; warm-up " + format_count(plan.warmup_steps) + " steps, learning rate " +
            short_number(schedule.at(1)) + " to " + short_number(schedule.peak) + " to " +
            short_number(schedule.at(plan.steps)));
-  warn_of_too_little(size.rows, plan, schedule);
+  if (ranks.first()) warn_of_too_little(size.rows, plan, schedule);
   if (newest) log_info("continuing after step " + format_count(state.step) + " from " + newest->string());
 
-  MetricsLog metrics(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),
-                     newest ? std::optional<int64_t>(state.step) : std::nullopt);
-  metrics.append({{"kind", "start"},
-                  {"step", state.step},
-                  {"steps", plan.steps},
-                  {"rows", size.rows},
-                  {"validation_rows", static_cast<int64_t>(rows.validation->size())},
-                  {"coverage", coverage(*rows.train, config.kept_ids)},
-                  {"threads", plan.threads}});
+  std::unique_ptr<MetricsLog> metrics;
+  if (ranks.first()) {
+    metrics =
+        std::make_unique<MetricsLog>(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),
+                                     newest ? std::optional<int64_t>(state.step) : std::nullopt);
+    metrics->append({{"kind", "start"},
+                     {"step", state.step},
+                     {"steps", plan.steps},
+                     {"rows", size.rows},
+                     {"validation_rows", static_cast<int64_t>(rows.validation->size())},
+                     {"coverage", coverage(*rows.train, config.kept_ids)},
+                     {"threads", plan.threads}});
+  }
   bench.features->use_pinned_memory(runtime);
   Trainer trainer(
-      runtime, bench, plan, schedule, state, checkpoints, metrics,
+      runtime, bench, ranks, plan, schedule, state, checkpoints, metrics.get(),
       options.stop_requested ? options.stop_requested : [] { return false; });
+  ranks.set_up();
   try {
     trainer.run();
   } catch (const c10::OutOfMemoryError& ended) {
     throw out_of_memory(estimate, runtime, ended.what());
   }
+  ranks.any(false, "the end");  // what the others return names files that rank 0 has written
   const TrainResult result = finish(trainer.state());
-  metrics.append({{"kind", "end"},
-                  {"step", result.step},
-                  {"finished", result.finished},
-                  {"wall_s", result.wall_s},
-                  {"cpu_s", result.cpu_s}});
+  if (metrics != nullptr) {
+    metrics->append({{"kind", "end"},
+                     {"step", result.step},
+                     {"finished", result.finished},
+                     {"wall_s", result.wall_s},
+                     {"cpu_s", result.cpu_s}});
+  }
   return result;
 }
 

@@ -13,6 +13,10 @@
 #include "pacer/train/recipe.h"
 #include "pacer/train/state_store.h"
 
+namespace pacer::parallel {
+class World;
+}
+
 namespace pacer::train {
 
 struct TrainOptions {
@@ -23,6 +27,8 @@ struct TrainOptions {
   // with others, whose bits differ). Rows without are computed; a run that is continued without the store ends with the
   // same bits.
   std::shared_ptr<StateStore> states;
+  // Ranks that have met already, for recipes with a section `parallel`; null: those that the environment names.
+  parallel::World* world = nullptr;
 };
 
 struct TrainResult {
@@ -43,6 +49,10 @@ struct TrainResult {
 
 // Starts the run, continues it from its newest complete checkpoint, or returns at once when it is finished. A run that
 // was killed and continued ends with the same bits as one that was not.
+//
+// With a section `parallel` every rank calls it with the same recipe and folder, which all ranks reach; rank 0 writes,
+// and all return the same result (but for their times). The run may be continued on another mesh with as many
+// micro-batches in a step.
 //
 // Throws Error{usage}: another process in the folder, a recipe that differs from the one the run began with,
 // divergence. Throws Error{data}: rows or target are not those the run began with. Throws Error{resources}: not enough

@@ -23,14 +23,16 @@ std::string note_of(const TrainState& state) {
 
 }  // namespace
 
-Trainer::Trainer(const device::Runtime& runtime, Workbench& bench, const RunPlan& plan, const optim::Schedule& schedule,
-                 TrainState state, CheckpointStore& checkpoints, MetricsLog& metrics, std::function<bool()> stop)
+Trainer::Trainer(const device::Runtime& runtime, Workbench& bench, Ranks& ranks, const RunPlan& plan,
+                 const optim::Schedule& schedule, TrainState state, CheckpointStore& checkpoints, MetricsLog* metrics,
+                 std::function<bool()> stop)
     : runtime_(runtime),
       bench_(bench),
+      ranks_(ranks),
       plan_(plan),
       schedule_(schedule),
       order_(static_cast<uint64_t>(bench.recipe.seed), bench.features->rows(), bench.recipe.data.sequences,
-             bench.recipe.data.accumulation, plan.end),
+             bench.recipe.data.accumulation * ranks.data_size(), plan.end),
       state_(std::move(state)),
       checkpoints_(checkpoints),
       metrics_(metrics),
@@ -41,11 +43,14 @@ void Trainer::run() {
   Progress progress("train", static_cast<uint64_t>(plan_.steps), {}, static_cast<uint64_t>(state_.step));
   if (state_.step == 0) validate();  // where the curve of tau begins
 
-  BatchFeed feed(runtime_, *bench_.draft, *bench_.features, order_, recipe, bench_.loss, state_.step + 1, plan_.steps);
+  std::optional<BatchFeed> feed;
+  if (!bench_.together) {
+    feed.emplace(runtime_, *bench_.draft, *bench_.features, order_, recipe, bench_.loss, state_.step + 1, plan_.steps);
+  }
   while (state_.step < plan_.steps) {
-    const Update update = train_step(state_.step + 1, feed);
+    const Update update = train_step(state_.step + 1, feed ? &*feed : nullptr);
     ++state_.step;
-    const bool last = state_.step == plan_.steps, stopping = stop_();
+    const bool last = state_.step == plan_.steps, stopping = ranks_.any(stop_(), "whether to stop");
 
     if (last || due(state_.step, recipe.logging.every)) record(update);
     const bool best = (last || due(state_.step, recipe.validation.every)) && validate();
@@ -58,12 +63,32 @@ void Trainer::run() {
 }
 
 // One optimizer step. Everything that can be wrong is checked before the first weight changes.
-Trainer::Update Trainer::train_step(int64_t step, BatchFeed& feed) {
-  optim::Optimizer& optimizer = *bench_.optimizer;
-  const WindowPlan& plan = feed.next_window();
+Trainer::Update Trainer::train_step(int64_t step, BatchFeed* feed) {
+  const Window window = order_.window(step);
+  draft::LossTerms terms;
+  const Update update = feed == nullptr ? together(window, step, terms) : alone(*feed, step, terms);
 
+  state_.terms.add(terms);
+  ++state_.terms_steps;
+  state_.rows += window.end - window.begin;
+  state_.blocks += terms.blocks;
+  for (const auto& rows : window.micro_batches) state_.tokens += bench_.features->tokens(rows).starts.back();
+  return update;
+}
+
+Trainer::Update Trainer::together(const Window& window, int64_t step, draft::LossTerms& terms) {
+  const double learning_rate = schedule_.at(step);
+  const ParallelDraft::Update update = bench_.together->step(*bench_.features, window, step, learning_rate);
+  terms = update.terms;
+  target_cpu_s_ = bench_.features->statistics().cpu_s;
+  return {learning_rate, update.gradient_norm, update.clip};
+}
+
+Trainer::Update Trainer::alone(BatchFeed& feed, int64_t step, draft::LossTerms& terms) {
+  optim::Optimizer& optimizer = *bench_.optimizer;
   optimizer.clear_gradients();
-  const draft::LossTerms terms = window_gradients(*bench_.draft, plan, [&](size_t i) { return feed.batch(i); });
+  const WindowPlan& plan = feed.next_window();
+  terms = window_gradients(*bench_.draft, plan, [&](size_t i) { return feed.batch(i); });
 
   const auto gradients = optimizer.gradients();
   Update update{};
@@ -79,12 +104,6 @@ Trainer::Update Trainer::train_step(int64_t step, BatchFeed& feed) {
 
   optimizer.step(update.learning_rate, update.clip);
   bench_.draft->refresh();
-
-  state_.terms.add(terms);
-  ++state_.terms_steps;
-  state_.rows += plan.window.end - plan.window.begin;
-  state_.blocks += terms.blocks;
-  for (const auto& rows : plan.window.micro_batches) state_.tokens += bench_.features->tokens(rows).starts.back();
   target_cpu_s_ = feed.target_cpu_s();
   return update;
 }
@@ -103,20 +122,21 @@ void Trainer::record(const Update& update) {
   line["wall_s"] = watch_.wall();
   line["cpu_s"] = watch_.cpu();
   line["target_cpu_s"] = target_cpu_s_;
-  metrics_.append(line);
+  if (metrics_ != nullptr) metrics_->append(line);
   state_.terms = {};
   state_.terms_steps = 0;
 }
 
 bool Trainer::validate() {
   if (bench_.validation == nullptr) return false;
-  const draft::LossTerms terms =
-      evaluate(*bench_.draft, *bench_.validation, bench_.recipe.validation.rows, bench_.recipe);
+  const int64_t limit = bench_.recipe.validation.rows;
+  const draft::LossTerms terms = bench_.together ? bench_.together->evaluate(*bench_.validation, limit)
+                                                 : evaluate(*bench_.draft, *bench_.validation, limit, bench_.recipe);
   OrderedJson line = {{"kind", "validation"}, {"step", state_.step}, {"epoch", order_.epochs(state_.rows)}};
   line.update(metrics_of(terms, bench_.loss));
   line["wall_s"] = watch_.wall();
   line["cpu_s"] = watch_.cpu();
-  metrics_.append(line);
+  if (metrics_ != nullptr) metrics_->append(line);
   state_.validation_tau = line.at("tau").get<double>();
   if (state_.step == 0) return false;  // an untrained draft is no candidate
   const bool best = !state_.best_tau || *state_.validation_tau > *state_.best_tau;
@@ -129,8 +149,14 @@ bool Trainer::validate() {
 
 void Trainer::save() {
   const CheckpointSection& section = bench_.recipe.checkpoint;
-  metrics_.sync();  // before the checkpoint: what it continues from must be there
-  checkpoints_.save(state_, bench_.fingerprints, *bench_.draft, *bench_.optimizer);
+  if (metrics_ != nullptr) metrics_->sync();  // before the checkpoint: what it continues from must be there
+  if (bench_.together) {
+    bench_.together->save(checkpoints_.path_of(state_.step), state_, bench_.fingerprints);
+    if (!ranks_.first()) return;
+    checkpoints_.mark_latest(state_.step);
+  } else {
+    checkpoints_.save(state_, bench_.fingerprints, *bench_.draft, *bench_.optimizer);
+  }
   const bool best = section.keep_best && state_.best_step > 0;
   if (best && state_.best_step == state_.step) checkpoints_.mark_best(state_.step);
   checkpoints_.prune(section.keep_last, best ? state_.best_step : 0);

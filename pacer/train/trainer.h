@@ -16,7 +16,9 @@
 #include "pacer/train/checkpoint.h"
 #include "pacer/train/feature_source.h"
 #include "pacer/train/metrics.h"
+#include "pacer/train/parallel_draft.h"
 #include "pacer/train/plan.h"
+#include "pacer/train/ranks.h"
 #include "pacer/train/recipe.h"
 #include "pacer/train/sample_order.h"
 #include "pacer/train/state.h"
@@ -28,7 +30,8 @@ struct Workbench {
   Recipe recipe;
   draft::LossOptions loss;
   std::unique_ptr<draft::DraftTraining> draft;
-  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;  // of one process alone; null when ranks train together
+  std::unique_ptr<ParallelDraft> together;      // of ranks; null for one process alone
   std::unique_ptr<FeatureSource> features;
   std::unique_ptr<FeatureSource> validation;  // null without validation rows
   std::map<std::string, std::string> fingerprints;
@@ -36,9 +39,11 @@ struct Workbench {
 
 class Trainer {
  public:
-  // stop: asked after every step; true saves and leaves. The references must outlive the trainer.
-  Trainer(const device::Runtime& runtime, Workbench& bench, const RunPlan& plan, const optim::Schedule& schedule,
-          TrainState state, CheckpointStore& checkpoints, MetricsLog& metrics, std::function<bool()> stop);
+  // stop: asked after every step; true saves and leaves, on all ranks when one says so. metrics: null on ranks that do
+  // not write. The references must outlive the trainer.
+  Trainer(const device::Runtime& runtime, Workbench& bench, Ranks& ranks, const RunPlan& plan,
+          const optim::Schedule& schedule, TrainState state, CheckpointStore& checkpoints, MetricsLog* metrics,
+          std::function<bool()> stop);
 
   // Trains until the plan is done or stop() says so; the last step is then saved. Throws Error{usage} when loss or
   // gradient is not finite, before anything of that step has touched the weights.
@@ -50,19 +55,22 @@ class Trainer {
   struct Update {
     double learning_rate, gradient_norm, clip;
   };
-  Update train_step(int64_t step, BatchFeed& feed);
+  Update train_step(int64_t step, BatchFeed* feed);
+  Update alone(BatchFeed& feed, int64_t step, draft::LossTerms& terms);
+  Update together(const Window& window, int64_t step, draft::LossTerms& terms);
   void record(const Update& update);
   bool validate();  // whether the draft is the best so far
   void save();
 
   const device::Runtime runtime_;
   Workbench& bench_;
+  Ranks& ranks_;
   const RunPlan& plan_;
   optim::Schedule schedule_;
   SampleOrder order_;
   TrainState state_;
   CheckpointStore& checkpoints_;
-  MetricsLog& metrics_;
+  MetricsLog* metrics_;
   std::function<bool()> stop_;
   Stopwatch watch_;
   double target_cpu_s_ = 0;  // in the target for the steps so far

@@ -11,6 +11,8 @@ namespace {
 
 double divide(double alpha, double denominator) { return denominator > 0 ? alpha / denominator : 0.0; }
 
+}  // namespace
+
 void require_finite(const draft::LossTerms& terms, int64_t step, size_t micro_batch) {
   const auto check = [&](double sum, const char* name) {
     if (std::isfinite(sum)) return;
@@ -23,8 +25,6 @@ void require_finite(const draft::LossTerms& terms, int64_t step, size_t micro_ba
   check(terms.l1_sum, "L1 distance");
   check(terms.confidence_sum, "confidence loss");
 }
-
-}  // namespace
 
 std::vector<draft::LossScale> loss_scales(const std::vector<draft::BlockPlan>& plans, const draft::LossOptions& options,
                                           const std::string& normalisation) {
@@ -77,16 +77,25 @@ draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& fe
   });
 }
 
-draft::LossTerms evaluate(draft::DraftTraining& draft, FeatureSource& features, int64_t limit, const Recipe& recipe) {
+std::vector<draft::LossTerms> evaluate_batches(draft::DraftTraining& draft, FeatureSource& features, int64_t limit,
+                                               const Recipe& recipe, int64_t first, int64_t every) {
   const int64_t rows = limit > 0 ? std::min(limit, features.rows()) : features.rows();
   const draft::StepRandom random{static_cast<uint64_t>(recipe.seed), 0};  // step 0 is no training step
-  draft::LossTerms sums;
+  std::vector<draft::LossTerms> terms;
   for (int64_t begin = 0; begin < rows; begin += recipe.data.sequences) {
+    terms.emplace_back();
+    if (static_cast<int64_t>(terms.size() - 1) % every != first) continue;
     std::vector<int64_t> batch;
     for (int64_t row = begin; row < std::min(begin + recipe.data.sequences, rows); ++row) batch.push_back(row);
     const draft::BlockPlan plan = draft.plan(features.tokens(batch), recipe.data.anchors, random);
-    if (plan.blocks() > 0) sums.add(draft.loss(features.batch(batch), plan, {}, /*backward=*/false));
+    if (plan.blocks() > 0) terms.back() = draft.loss(features.batch(batch), plan, {}, /*backward=*/false);
   }
+  return terms;
+}
+
+draft::LossTerms evaluate(draft::DraftTraining& draft, FeatureSource& features, int64_t limit, const Recipe& recipe) {
+  draft::LossTerms sums;
+  for (const draft::LossTerms& terms : evaluate_batches(draft, features, limit, recipe)) sums.add(terms);
   return sums;
 }
 

@@ -42,7 +42,15 @@ draft::LossTerms window_gradients(draft::DraftTraining& draft, const WindowPlan&
 draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& features, const Window& window,
                                   int64_t step, const Recipe& recipe, const draft::LossOptions& options);
 
-// The losses of the first `limit` rows (0: all) without gradients, with anchors that are the same every time.
+// Throws Error{usage} naming step and micro-batch when a sum is not finite.
+void require_finite(const draft::LossTerms& terms, int64_t step, size_t micro_batch);
+
+// The losses of the first `limit` rows (0: all) without gradients, with anchors that are the same every time, by batch
+// of data.sequences rows. Of `every` batches the one at `first` is computed, the others are empty.
+std::vector<draft::LossTerms> evaluate_batches(draft::DraftTraining& draft, FeatureSource& features, int64_t limit,
+                                               const Recipe& recipe, int64_t first = 0, int64_t every = 1);
+
+// Their sum.
 draft::LossTerms evaluate(draft::DraftTraining& draft, FeatureSource& features, int64_t limit, const Recipe& recipe);
 
 }  // namespace pacer::train

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
+#include "pacer/formats/manifest.h"
 #include "pacer/formats/tensor_source.h"
 #include "pacer/nn/tensor_io.h"
 #include "tests/distributed/ranks.h"
@@ -35,7 +37,9 @@ void go_on(Engine& engine, const SmallModel& model, int64_t begin, int64_t end) 
 
 std::map<std::string, std::string> content(const fs::path& folder) {
   std::map<std::string, std::string> files;
-  for (const auto& entry : fs::directory_iterator(folder)) files[entry.path().filename()] = read_file(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder)] = read_file(entry.path());
+  }
   return files;
 }
 
@@ -94,12 +98,41 @@ TEST(ParallelCheckpoint, SaveLoadSaveGivesTheSameBytes) {
     save_checkpoint(again, folder.path() / "second");
   });
   EXPECT_EQ(content(folder.path() / "first"), content(folder.path() / "second"));
-  EXPECT_EQ(content(folder.path() / "first").size(), 5u) << "three files of ranks, the index, the manifest";
+  EXPECT_EQ(content(folder.path() / "first").size(), 9u) << "two files of each rank, two indices, the manifest";
   // A folder of masters under their own names, which any reader of safetensors takes for a model.
   const auto source = formats::open_safetensors(folder.path() / "first");
   EXPECT_EQ(source->tensor("layers.0.weight").dtype, formats::DType::F32);
-  EXPECT_TRUE(source->has("layers.0.weight.momentum"));
-  EXPECT_TRUE(source->has("head.weight.exp_avg_sq"));
+  EXPECT_EQ(source->names().size(), SmallModel(SmallModelOptions{}).parameters().size());
+  const auto states = formats::open_safetensors(folder.path() / "first/states");
+  EXPECT_TRUE(states->has("layers.0.weight.momentum"));
+  EXPECT_TRUE(states->has("head.weight.exp_avg_sq"));
+}
+
+// A training keeps more in the folder than an engine, under a name of its own.
+TEST(ParallelCheckpoint, HoldsWhatItsOwnerAdds) {
+  const test::TemporaryFolder folder;
+  const fs::path place = folder.path() / "step";
+  run_ranks(2, [&](World& world) {
+    const SmallModel model(SmallModelOptions{});
+    Engine engine(world, model.parameters(), model.segments(), model.calls(), small_options({1, 2}, 1, true));
+    CheckpointExtras extras;
+    extras.name = {"pacer.test", 7};
+    extras.constants["table"] = at::full({3}, 4, at::kLong);
+    extras.write = [](const fs::path& unnamed) { write_file(unnamed / "notes.txt", "mine"); };
+    extras.fingerprints["data"] = "f";
+    extras.details["step"] = 5;
+    save_checkpoint(engine, place, extras);
+    EXPECT_THROW(save_checkpoint(engine, place, extras), Error) << "it is there already";
+    extras.replace = true;
+    save_checkpoint(engine, place, extras);
+    EXPECT_THROW(load_checkpoint(engine, place), Error) << "it has another name";
+    load_checkpoint(engine, place, {"pacer.test", 7});
+  });
+  EXPECT_EQ(read_file(place / "notes.txt"), "mine");
+  const formats::Manifest manifest = formats::read_manifest(place, "pacer.test", 7);
+  EXPECT_EQ(manifest.details.at("step"), 5);
+  EXPECT_EQ(manifest.fingerprints.at("data"), "f");
+  EXPECT_TRUE(formats::open_safetensors(place)->has("table"));
 }
 
 TEST(ParallelCheckpoint, PlainWeightsOfAnySourceAndDtypeLoad) {

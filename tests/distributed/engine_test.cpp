@@ -253,6 +253,8 @@ TEST(Engine, ANormThatIsNotFiniteChangesNothingAnywhere) {
     engine.backward(engine.run(2, {y})[0], 1);
     const StepReport report = engine.step({.muon = 0.02, .adamw = 0.01});
     EXPECT_FALSE(report.updated);
+    EXPECT_FALSE(report.not_finite.empty());
+    EXPECT_NE(report.not_finite, "bias") << "whose gradient does not depend on the input";
     EXPECT_TRUE(report.found_inf.item<bool>());
     EXPECT_FALSE(report.clipped.item<bool>());
     for (const auto& [name, tensor] : state_of(engine)) EXPECT_TRUE(test::same_bits(tensor, before.at(name))) << name;

@@ -1,0 +1,55 @@
+#include "pacer/train/run_start.h"
+
+#include <string>
+
+#include "pacer/base/error.h"
+#include "pacer/base/files.h"
+#include "pacer/base/json.h"
+#include "pacer/device/kernels.h"
+
+namespace pacer::train {
+
+namespace fs = std::filesystem;
+
+std::optional<RunPlan> earlier_plan(const RunFolder& folder, Ranks& ranks) {
+  const bool exists = ranks.first() && fs::exists(folder.plan());
+  const std::string text = ranks.from_first(exists ? read_file(folder.plan()) : std::string(), "the run's plan");
+  if (text.empty()) return std::nullopt;
+  const std::string place = folder.plan().string();
+  return RunPlan::from_json(parse_json(text, place), place);
+}
+
+std::optional<fs::path> newest_checkpoint(const CheckpointStore& checkpoints, Ranks& ranks) {
+  std::string path;
+  if (ranks.first()) path = checkpoints.newest().value_or(fs::path()).string();
+  path = ranks.from_first(path, "the newest checkpoint");
+  return path.empty() ? std::nullopt : std::optional<fs::path>(path);
+}
+
+void use_threads(const std::optional<RunPlan>& earlier, const Recipe& recipe, device::Runtime& runtime) {
+  const int64_t threads = earlier ? earlier->threads : recipe.parallel.exact ? 1 : recipe.threads;
+  if (threads == 0) return;
+  try {
+    runtime.set_threads(static_cast<int>(threads));
+  } catch (const Error& error) {
+    if (!earlier) throw;
+    throw Error(error.kind(), std::string(error.what()) + "; the run began with " + std::to_string(threads),
+                "continue it on a machine with as many cores: with fewer threads its bits would differ");
+  }
+}
+
+void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& recipe, Ranks& ranks, RunPlan& plan) {
+  if (ranks.first() || earlier) choose_f32_products(earlier, plan, !recipe.parallel.exact);
+  if (!ranks.parallel() || earlier) return;
+  const std::string place = "the plan of rank 0";
+  const std::string text = ranks.from_first(plan.to_json().dump(), "a new plan");
+  choose_f32_products(RunPlan::from_json(parse_json(text, place), place), plan);
+}
+
+void require_host(const Ranks& ranks, const device::Runtime& runtime) {
+  if (!ranks.parallel() || device::in_host_memory(runtime.device())) return;
+  throw Error(ErrorKind::usage, "ranks train together on processors only, and this run computes on " + runtime.name(),
+              "set device: cpu, or leave the section `parallel` out");
+}
+
+}  // namespace pacer::train
