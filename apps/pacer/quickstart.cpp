@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <string>
 
@@ -64,9 +65,19 @@ void add_quickstart(CLI::App& app, Context& context) {
   command->add_option("--steps", options.wishes.steps, "Train so many steps, whatever the time")
       ->check(CLI::Range(1, 1'000'000));
   command->add_option("--prompts", options.wishes.prompts, "Answer so many training prompts")
-      ->check(CLI::Range(16, 1200));
-  command->add_option("--evaluation-prompts", options.wishes.evaluation_prompts, "Per kind (default: 20)")
-      ->check(CLI::Range(1, 20));
+      ->check(CLI::Range(16, 6000));
+  command
+      ->add_option(
+          "--training", options.wishes.training,
+          "What to train on: word_problems, or mixed with everyday requests (default: mixed from 20 minutes on)")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, workflow::TrainingPrompts>{{"word_problems", workflow::TrainingPrompts::word_problems},
+                                                           {"mixed", workflow::TrainingPrompts::mixed}},
+          CLI::ignore_case));
+  command
+      ->add_option("--evaluation-prompts", options.wishes.evaluation_prompts,
+                   "Per kind (default: 20); word problems have 64, other kinds 20")
+      ->check(CLI::Range(1, 64));
   command->add_flag("--full", options.wishes.full, "Compare the texts of every prompt in f32, too");
   command->add_option("--threads", options.threads, "0: as the machine has cores")->capture_default_str();
   arguments->device.add_to(*command);

@@ -67,8 +67,8 @@ std::vector<TaskResult> measure_in_lanes(const target::Target& target,
       };
       const std::unique_ptr<draft::Proposer> draft = make_draft();
       parts[lane] = measure(target, draft.get(), dealt(tasks, lane, parts.size()), words, own);
-    } catch (const Ended&) {
     } catch (...) {
+      // The first one counts; Ended is thrown only behind it.
       if (!failed.exchange(true)) failure = std::current_exception();
     }
   };

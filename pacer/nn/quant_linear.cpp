@@ -75,8 +75,8 @@ void RoundedRows::round(const QuantKernels& kernels, QuantRows fineness, const f
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t at = row * blocks_;
     kernels.round(x + row * width, width, blocks_,
-                  {to.values + at * kQuantBlock, words_ ? to.fine + at * kQuantBlock : nullptr, to.scales + at,
-                   to.scaled_sums + at, to.minus_8 + at, to.minus_128 + at});
+                  {to.values + at * kQuantBlock, to.fine == nullptr ? nullptr : to.fine + at * kQuantBlock,
+                   to.scales + at, to.scaled_sums + at, to.minus_8 + at, to.minus_128 + at});
   }
 }
 

@@ -86,9 +86,8 @@ void adamw_update(at::Tensor& weight, const at::Tensor& gradient, double gradien
     at::Tensor w = wide(weight), m = wide(first), v = wide(second), top = wide(largest);  // themselves when f32
     update_cpu(w, wide(gradient).contiguous(), m, v, top, scalars);
     if (weight.scalar_type() == at::kFloat) return;
-    at::Tensor kept = largest, detached = weight.detach();
-    detached.copy_(w), first.copy_(m), second.copy_(v);
-    if (kept.defined()) kept.copy_(top);
+    weight.detach().copy_(w), first.copy_(m), second.copy_(v);
+    if (largest.defined()) largest.copy_(top);
     return;
   }
   const at::Tensor count = at::full({}, static_cast<double>(step), weight.options().dtype(at::kFloat));

@@ -33,7 +33,7 @@ const char* part_of(const Engine::StateTensor& tensor) { return tensor.kind == K
 
 std::string file_of(int64_t rank, int64_t ranks) {
   char name[64];
-  std::snprintf(name, sizeof name, "model-%05lld-of-%05lld.safetensors", static_cast<long long>(rank + 1),
+  std::snprintf(name, sizeof name, "model-%05lld-of-%05lld.safetensors", static_cast<long long>(rank) + 1,
                 static_cast<long long>(ranks));
   return name;
 }

@@ -86,8 +86,7 @@ void Engine::backward(const at::Tensor& loss, int64_t count) {
   if (loss.requires_grad() && loss.grad_fn() != nullptr) {
     torch::autograd::backward({loss}, {});
   } else if (loss.requires_grad()) {
-    at::Tensor output = loss;  // itself an output of run()
-    output.mutable_grad() = at::ones_like(output.detach());
+    loss.mutable_grad() = at::ones_like(loss.detach());  // itself an output of run()
   }
   for (size_t call = calls_.size(); call-- > 0;) {
     follow(schedule_.backward[call], [&](size_t index) {
@@ -134,8 +133,7 @@ void Engine::begin_reduce(size_t index) {
   std::vector<at::Tensor> gradients;
   for (size_t place = 0; place < unit.indices.size(); ++place) {
     at::Tensor weight = unit.weights.live(place);
-    at::Tensor gradient = weight.grad();
-    weight.mutable_grad() = at::Tensor();
+    const at::Tensor gradient = std::exchange(weight.mutable_grad(), at::Tensor());
     if (gradient.defined()) counts_[1 + static_cast<int64_t>(unit.indices[place])] += 1;
     const bool faulty = groups_.world.rank() == 1 && ((options_.fault == Fault::reduce_left_out && index == 0) ||
                                                       (options_.fault == Fault::lost_micro_batch && micro_batch_ == 0));

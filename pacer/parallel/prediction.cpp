@@ -82,7 +82,8 @@ class Counter {
     int64_t publishers = 0, holders = 0;
     for (const ShardPart& part : unit.shards) {
       owned += static_cast<double>(part.owner_total());
-      scattered += static_cast<double>((part.owner_total() + input_.mesh.shard - 1) / input_.mesh.shard);
+      const int64_t each = (part.owner_total() + input_.mesh.shard - 1) / input_.mesh.shard;
+      scattered += static_cast<double>(each);
       holders += part.owner_total() > 0;
       for (const int64_t count : part.owner_counts) publishers += count > 0;
       if (input_.mesh.replicate > 1 && part.common_count > 0) {

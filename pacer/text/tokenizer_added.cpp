@@ -73,8 +73,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<AddedMatch>& ou
   };
   for (size_t at = 0; !empty() && at < text.size();) {
     int32_t id = -1;
-    size_t end = at;
-    if (roots_[static_cast<unsigned char>(text[at])] == 0 || (end = longest(text, at, id)) == at) {
+    size_t end = roots_[static_cast<unsigned char>(text[at])] == 0 ? at : longest(text, at, id);
+    if (end == at) {
       ++at;
       continue;
     }

@@ -10,19 +10,23 @@ namespace pacer::workflow {
 namespace {
 
 constexpr double kNewTokens = 64;  // per evaluated prompt
-constexpr double kKinds = 4;       // word problems, chat, code, questions
 constexpr double kBf16Runs = 3.5;  // plain, speculative, paced and by prompt lookup, in units of the plain run
 constexpr double kF32Runs = 4.0;   // plain and speculative at twice the bytes per weight
 constexpr double kLaneGain = 0.8;  // of each lane: they share the memory
 constexpr int64_t kEvaluationPrompts = 20, kExactPrompts = 6;
-constexpr int64_t kMostPrompts = 1200;  // beyond this the templates repeat more than they teach
+// Beyond this the templates repeat more than they teach.
+constexpr int64_t kMostProblems = 1200, kMostMixed = 6000;
+constexpr double kMixedMinutes = 20;  // fewer hold too few answers for several kinds
 constexpr int64_t kFewestPrompts = 48;
 constexpr double kSlack = 0.08;  // of the minutes: loading, saving, validation, report; and plans are estimates
 
 double evaluation_seconds(const MeasuredSpeed& speed, int64_t prompts, int64_t exact) {
   const double lanes = std::max(1.0, kLaneGain * speed.lanes);
-  return kKinds * kNewTokens * speed.plain_token_s *
-         (kBf16Runs * static_cast<double>(prompts) + kF32Runs * static_cast<double>(exact) / lanes);
+  // Word problems, and the three shipped kinds: chat, code, questions.
+  const auto texts = [](int64_t per_kind) {
+    return static_cast<double>(std::min(per_kind, kHeldOutProblems) + 3 * std::min(per_kind, kShippedPrompts));
+  };
+  return kNewTokens * speed.plain_token_s * (kBf16Runs * texts(prompts) + kF32Runs * texts(exact) / lanes);
 }
 
 std::string duration(double seconds) {
@@ -36,6 +40,11 @@ std::string duration(double seconds) {
 }
 
 }  // namespace
+
+TrainingPrompts QuickstartWishes::training_prompts() const {
+  if (training) return *training;
+  return minutes >= kMixedMinutes ? TrainingPrompts::mixed : TrainingPrompts::word_problems;
+}
 
 QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpeed& speed) {
   QuickstartPlan plan;
@@ -56,7 +65,8 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
   plan.prompts = wishes.prompts;
   if (plan.prompts == 0) {
     const double affordable = std::floor(0.3 * std::max(rest, 0.0) / speed.answer_s);
-    plan.prompts = std::min(kMostPrompts, static_cast<int64_t>(affordable));
+    const bool mixed = wishes.training_prompts() == TrainingPrompts::mixed;
+    plan.prompts = std::min(mixed ? kMostMixed : kMostProblems, static_cast<int64_t>(affordable));
     if (plan.prompts < kFewestPrompts && wishes.steps > 0) plan.prompts = kFewestPrompts;
   }
   plan.validation_prompts = std::clamp<int64_t>(plan.prompts / 16, 4, 32);
@@ -107,7 +117,8 @@ std::string QuickstartPlan::text() const {
            duration(generate_s) + "\n";
   lines += steps > 0 ? "  train     " + std::to_string(steps) + " steps\n"
                      : "  train     a DSpark draft on them, about " + duration(train_s) + "\n";
-  lines += "  evaluate  4 kinds x " + std::to_string(evaluation_prompts) + " prompts, " +
+  lines += "  evaluate  4 kinds x " + std::to_string(evaluation_prompts) + " prompts" +
+           (evaluation_prompts > kShippedPrompts ? " (20 of the shipped kinds), " : ", ") +
            std::to_string(exact_prompts) + " of each also in f32, about " + duration(evaluate_s) + "\n";
   return lines;
 }

@@ -2,19 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "pacer/base/json.h"
+#include "pacer/workflow/training_prompts.h"
 
 namespace pacer::workflow {
 
 // What the user asked for. Zero: decided by the plan.
 struct QuickstartWishes {
-  double minutes = 12.0;           // wall time after the build
-  int64_t steps = 0;               // fixed number of training steps instead of a time budget
-  int64_t prompts = 0;             // training prompts
-  int64_t evaluation_prompts = 0;  // per kind
-  bool full = false;               // f32 identity on every prompt, all evaluation prompts
+  double minutes = 12.0;                                   // wall time after the build
+  int64_t steps = 0;                                       // fixed number of training steps instead of a time budget
+  std::optional<TrainingPrompts> training = std::nullopt;  // unset: mixed when there are 20 minutes or more
+  int64_t prompts = 0;                                     // training prompts
+  int64_t evaluation_prompts = 0;                          // per kind
+  bool full = false;                                       // f32 identity on every prompt, all evaluation prompts
+  TrainingPrompts training_prompts() const;
 };
 
 // Wall seconds on this machine with the chosen number of threads.
@@ -36,6 +40,9 @@ struct QuickstartPlan {
   static QuickstartPlan from_json(const Json& json);  // what to_json wrote
   std::string text() const;                           // what will happen and how long it takes, one line per stage
 };
+
+// Most prompts of a shipped kind (chat, code, questions) that can be measured; of word problems kHeldOutProblems.
+constexpr int64_t kShippedPrompts = 20;
 
 // The evaluation gets what its fixed number of tokens needs, at most 40 % of the time (then fewer prompts); data take
 // 30 % of the rest, training what remains. Throws Error{usage} when the minutes cannot hold the smallest useful run.

@@ -9,7 +9,6 @@
 #include "pacer/base/machine.h"
 #include "pacer/base/numbers.h"
 #include "pacer/base/resources.h"
-#include "pacer/data/word_problems.h"
 #include "pacer/decode/thread_choice.h"
 #include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
@@ -31,8 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kNewTokens = 64;
-constexpr int64_t kMostPrompts = 1400;  // written at once; how many are answered is the plan's decision
-constexpr int64_t kHeldOut = 64;
 constexpr int64_t kFirstAnswers = 48;  // one full batch, answered before the plan to know the speed
 
 // Thrown inside this file when the user asked to stop.
@@ -93,20 +90,16 @@ class Quickstart {
   }
 
   void write_prompts() {
-    const auto write = [&](const char* file, data::Split split, int64_t count) {
-      std::string lines;
-      for (const data::WordProblem& problem : data::word_problems(options_.seed, split, count)) {
-        lines += Json{{"id", problem.id}, {"kind", "word_problems"}, {"turns", {problem.text}}}.dump() + "\n";
-      }
+    const TrainingPrompts training = options_.wishes.training_prompts();
+    book_.run("prompts", {{"seed", options_.seed}, {"training", name_of(training)}}, [&]() -> Json {
       fs::create_directories(at("prompts"));
-      write_file(at("prompts") / file, lines);
-    };
-    book_.run("prompts", {{"seed", options_.seed}, {"train", kMostPrompts}, {"held_out", kHeldOut}}, [&]() -> Json {
-      write("train.jsonl", data::Split::train, kMostPrompts);
-      write("word_problems.jsonl", data::Split::held_out, kHeldOut);
+      write_file(at("prompts") / "train.jsonl", training_prompt_lines(training, options_.seed));
+      write_file(at("prompts") / "word_problems.jsonl", held_out_problem_lines(options_.seed));
       return {};
     });
   }
+
+  bool mixes() const { return options_.wishes.training_prompts() == TrainingPrompts::mixed; }
 
   // Measures plain decoding and one batch of answers, then divides the minutes. Both answers and plan are kept.
   QuickstartPlan make_plan(const fs::path& model) {
@@ -116,6 +109,7 @@ class Quickstart {
                    {"steps", wishes.steps},
                    {"prompts", wishes.prompts},
                    {"evaluation_prompts", wishes.evaluation_prompts},
+                   {"training", name_of(wishes.training_prompts())},
                    {"full", wishes.full}});
     const Json made = book_.run("plan", inputs, [&] {
       MeasuredSpeed speed;
@@ -169,15 +163,16 @@ class Quickstart {
   // What the target computes for the answers is what the draft is trained on: kept, it spares a third of the training
   // time. What does not fit, or was answered by an earlier call, is computed again, with the same bits.
   void keep_states(const fs::path& model) {
-    constexpr uint64_t kMost = uint64_t{2} << 30;
+    const uint64_t most = uint64_t{mixes() ? 4u : 2u} << 30;
     const target::ModelConfig config = train_target_config(model);
     states_ = std::make_shared<train::StateStore>(target::default_taps(config.layers),
-                                                  std::min(kMost, runtime_.memory().available_bytes / 4));
+                                                  std::min(most, runtime_.memory().available_bytes / 4));
   }
 
   void generate(const fs::path& model, int64_t answers) {
     Json inputs = common();
     inputs["answers"] = answers;
+    inputs["training"] = name_of(options_.wishes.training_prompts());
     book_.run("generate", inputs, [&]() -> Json {
       const auto target = load(model, at::kBFloat16);
       const GenerateReport report = generate_data(*target, *text::ModelText::load(model), generation(model, answers));
@@ -189,6 +184,7 @@ class Quickstart {
   fs::path train(const fs::path& model, const QuickstartPlan& plan) {
     Json inputs = common();
     inputs["plan"] = plan.to_json();
+    inputs["training"] = name_of(options_.wishes.training_prompts());
     const Json result = book_.run("train", inputs, [&] {
       const fs::path run = at("run");
       // A run with another plan is another run: its numbers must not be mixed into this one.
@@ -251,7 +247,8 @@ class Quickstart {
       QuickstartEvaluation evaluation{.model = model,
                                       .draft = draft,
                                       .folder = options_.folder,
-                                      .trained_kind = at("prompts") / "word_problems.jsonl",
+                                      .word_problems = at("prompts") / "word_problems.jsonl",
+                                      .mixed = mixes(),
                                       .prompts = plan.evaluation_prompts,
                                       .exact_prompts = plan.exact_prompts,
                                       .new_tokens = kNewTokens,
@@ -346,7 +343,7 @@ std::string quickstart_table(const Json& summary) {
     for (size_t i = 0; i < cells.size(); ++i) text += "  " + padded(cells[i], head[i].size());
     text += "\n";
   }
-  text += "* the kind that the draft was trained on, with new names and numbers\n";
+  text += "* a kind that the draft was trained on; the prompts are others\n";
   text += "paced: drafting only where it pays, as pacer generate does\n";
   return text;
 }

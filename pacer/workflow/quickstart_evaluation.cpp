@@ -24,10 +24,11 @@ std::vector<eval::TaskResult> measure(const QuickstartEvaluation& evaluation, at
   const auto proposer = draft::load_block_proposer(evaluation.draft, target);
   const fs::path shipped = resource("data/prompts");
   const auto tasks = eval::read_tasks(
-      {evaluation.trained_kind, shipped / "chat.jsonl", shipped / "code.jsonl", shipped / "questions.jsonl"}, prompts);
+      {evaluation.word_problems, shipped / "chat.jsonl", shipped / "code.jsonl", shipped / "questions.jsonl"}, prompts);
   const bool timed = dtype == at::kBFloat16;
-  pacer::Progress progress(timed ? "evaluate" : "compare texts in f32", static_cast<uint64_t>(prompts) * tasks.size(),
-                           {.unit = "prompts"});
+  uint64_t total = 0;
+  for (const eval::Task& task : tasks) total += task.prompts.size();
+  pacer::Progress progress(timed ? "evaluate" : "compare texts in f32", total, {.unit = "prompts"});
   eval::MeasureOptions options;
   options.sampling.max_new_tokens = evaluation.new_tokens;
   options.lookup = lookup;
@@ -67,22 +68,23 @@ Json evaluate_quickstart(const QuickstartEvaluation& evaluation, device::Runtime
     Json domains = Json::object();
     for (size_t i = 0; i < timed.size(); ++i) {
       const eval::Summary summary = eval::summarise({timed[i]}), in_f32 = eval::summarise({exact[i]});
-      domains[timed[i].name] = {{"trained", timed[i].name == evaluation.trained_kind.stem().string()},
-                                {"prompts", summary.prompts},
-                                {"prompts_f32", in_f32.prompts},
-                                {"acceptance_length", number(summary.speculative->counts.acceptance_length())},
-                                {"speedup_cpu", summary.speculative->cpu->value},
-                                {"speedup_wall", summary.speculative->wall->value},
-                                {"identical_f32", *in_f32.speculative->identical},
-                                {"identical_bf16", *summary.speculative->identical},
-                                {"paced",
-                                 {{"acceptance_length", number(summary.paced->counts.acceptance_length())},
-                                  {"speedup_cpu", summary.paced->cpu->value},
-                                  {"speedup_wall", summary.paced->wall->value},
-                                  {"identical_bf16", *summary.paced->identical}}},
-                                {"lookup",
-                                 {{"acceptance_length", number(summary.lookup->counts.acceptance_length())},
-                                  {"speedup_cpu", summary.lookup->cpu->value}}}};
+      domains[timed[i].name] = {
+          {"trained", evaluation.mixed || timed[i].name == evaluation.word_problems.stem().string()},
+          {"prompts", summary.prompts},
+          {"prompts_f32", in_f32.prompts},
+          {"acceptance_length", number(summary.speculative->counts.acceptance_length())},
+          {"speedup_cpu", summary.speculative->cpu->value},
+          {"speedup_wall", summary.speculative->wall->value},
+          {"identical_f32", *in_f32.speculative->identical},
+          {"identical_bf16", *summary.speculative->identical},
+          {"paced",
+           {{"acceptance_length", number(summary.paced->counts.acceptance_length())},
+            {"speedup_cpu", summary.paced->cpu->value},
+            {"speedup_wall", summary.paced->wall->value},
+            {"identical_bf16", *summary.paced->identical}}},
+          {"lookup",
+           {{"acceptance_length", number(summary.lookup->counts.acceptance_length())},
+            {"speedup_cpu", summary.lookup->cpu->value}}}};
     }
     return domains;
   } catch (const Stopped&) {

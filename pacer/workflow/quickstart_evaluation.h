@@ -12,10 +12,11 @@ namespace pacer::workflow {
 
 struct QuickstartEvaluation {
   std::filesystem::path model, draft;
-  std::filesystem::path folder;        // evaluation.json (bf16, timed) and evaluation_f32.json (texts) are written here
-  std::filesystem::path trained_kind;  // held-out prompts of the kind that the draft was trained on
-  int64_t prompts = 0;                 // per kind
-  int64_t exact_prompts = 0;           // per kind, compared in f32
+  std::filesystem::path folder;  // evaluation.json (bf16, timed) and evaluation_f32.json (texts) are written here
+  std::filesystem::path word_problems;  // held-out ones
+  bool mixed = false;                   // the draft was trained on the other kinds too
+  int64_t prompts = 0;                  // per kind
+  int64_t exact_prompts = 0;            // per kind, compared in f32
   int64_t new_tokens = 64;
   int lanes = 1;  // texts that are compared in f32 at once, each by one thread; what is timed is alone on the machine
   std::function<bool()> stop_requested;

@@ -26,6 +26,22 @@ TEST(QuickstartPlan, KeepsTheFullEvaluationInTwelveMinutes) {
   EXPECT_EQ(plan.exact_prompts, 6);
 }
 
+TEST(QuickstartPlan, TwentyMinutesHoldSeveralKinds) {
+  EXPECT_EQ(QuickstartWishes{.minutes = 12}.training_prompts(), TrainingPrompts::word_problems);
+  EXPECT_EQ(QuickstartWishes{.minutes = 30}.training_prompts(), TrainingPrompts::mixed);
+  const QuickstartWishes narrow{.minutes = 30, .training = TrainingPrompts::word_problems};
+  EXPECT_EQ(narrow.training_prompts(), TrainingPrompts::word_problems);
+  EXPECT_EQ(plan_quickstart(narrow, kSpeed).prompts, 1200);
+  EXPECT_GT(plan_quickstart({.minutes = 30}, kSpeed).prompts, 1200);
+}
+
+TEST(QuickstartPlan, MoreThanTheShippedPromptsAreHeldOutProblems) {
+  const double twenty = plan_quickstart({.minutes = 30, .evaluation_prompts = 20}, kSpeed).evaluate_s;
+  const double forty = plan_quickstart({.minutes = 30, .evaluation_prompts = 40}, kSpeed).evaluate_s;
+  EXPECT_GT(forty, 1.1 * twenty);
+  EXPECT_LT(forty, 1.4 * twenty);
+}
+
 TEST(QuickstartPlan, EvaluatesLessWhenThereIsLittleTime) {
   const QuickstartPlan plan = plan_quickstart({.minutes = 3}, kSpeed);
   EXPECT_LT(plan.evaluation_prompts, 20);
