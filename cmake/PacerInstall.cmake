@@ -42,6 +42,6 @@ endif()
 
 if(PACER_BUILD_TESTS)
   add_test(NAME package.Consumer COMMAND "${CMAKE_COMMAND}" -D "BUILD=${PROJECT_BINARY_DIR}"
-    -D "SOURCE=${PROJECT_SOURCE_DIR}/tests/consumer" -P "${PROJECT_SOURCE_DIR}/tests/consumer/check.cmake")
+    -D "SOURCE=${PROJECT_SOURCE_DIR}/tests/consumer" -D "EXAMPLES=${PROJECT_SOURCE_DIR}/examples" -P "${PROJECT_SOURCE_DIR}/tests/consumer/check.cmake")
   set_tests_properties(package.Consumer PROPERTIES TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endif()

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
 #include "pacer/device/device_memory.h"
+#include "pacer/draft/weights.h"
 #include "pacer/target/weights.h"
 #include "pacer/train/draft_setup.h"
 #include "pacer/train/feature_source.h"
+#include "pacer/train/optimizer_setup.h"
 
 namespace pacer::train {
 namespace {
@@ -79,6 +82,30 @@ FeatureMemory feature_memory(const Recipe& recipe, const target::ModelConfig& ta
   return memory;
 }
 
+// Masters, gradients and states of the optimizer. AdamW keeps two f32 moments of every element, Muon one momentum.
+// Where ranks train together every rank has weights, gradients and the message that they are sent in; master, newest
+// weights and states are divided among the owners, those of sharded_adamw among the ranks of a row.
+uint64_t optimizer_bytes(const Recipe& recipe, const draft::DraftConfig& draft) {
+  const optim::OptimizerOptions options = optimizer_options(recipe.optimizer);
+  std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
+  for (const auto& [name, shape] : draft::parameter_shapes(draft)) shapes.emplace_back(name, shape);
+  uint64_t bytes = 0;
+  for (const optim::RoutedParameter& parameter : optim::route_parameters(shapes, options.routes)) {
+    uint64_t elements = 1;
+    for (const int64_t size : parameter.sizes) elements *= static_cast<uint64_t>(size);
+    const uint64_t states =
+        elements * (parameter.route == optim::Route::muon ? c10::elementSize(options.muon.momentum_dtype) : 8);
+    if (!recipe.parallel.wanted()) {
+      bytes += elements * 8 + states;
+      continue;
+    }
+    const bool sharded = parameter.route == optim::Route::sharded_adamw;
+    const auto holders = static_cast<uint64_t>(sharded ? recipe.parallel.shards() : recipe.parallel.ranks());
+    bytes += elements * 12 + (elements * 8 + states) / holders;
+  }
+  return bytes;
+}
+
 MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& target, const draft::DraftConfig& draft,
                                const std::vector<data::TokenRow>& train,
                                const std::vector<data::TokenRow>& validation) {
@@ -110,7 +137,7 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   MemoryEstimate estimate;
   estimate.lines = {{"target weights", weights, "model.dtype"},
                     {"packed target weights", packed, "features.kernels"},
-                    {"draft masters, gradients and moments", parameters * 16, "draft.layers"},
+                    {"draft masters, gradients and moments", optimizer_bytes(recipe, draft), "draft.layers"},
                     {"draft compute copy", parameters * item, "draft.dtype"},
                     {"kept features", features.train + features.validation, "features.memory_mb", /*on_host=*/true},
                     {"features of two micro-batches",

@@ -167,7 +167,8 @@ std::string resolved_yaml(const ResolvedRecipe& resolved) {
       if (text.tellp() > 0) text << "\n";
       if (!section.empty()) text << section << ":\n";
     }
-    const bool unsaid = key.is_a_wish && resolved.origins.at(key.name) == "default";
+    // A required key without a value is one that this method does not read.
+    const bool unsaid = (key.is_a_wish || key.required) && resolved.origins.at(key.name) == "default";
     const std::string line = std::string(section.empty() ? "" : "  ") + (unsaid ? "# " : "") + key.leaf() + ": " +
                              value_text(key, resolved.recipe);
     constexpr size_t kCommentColumn = 44;

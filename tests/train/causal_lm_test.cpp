@@ -81,6 +81,9 @@ TEST(CausalLm, StoppedAndContinuedEndsWithTheSameBits) {
     EXPECT_EQ(whole.validation_loss, parts.validation_loss);
     EXPECT_EQ(whole.last_loss, parts.last_loss);
     EXPECT_EQ(run(recipe, temporary.path() / "parts").validation_loss, parts.validation_loss);  // nothing left to do
+    TrainOptions again;
+    again.run = temporary.path() / "parts";  // by the recipe that the run wrote down, as without -c
+    EXPECT_EQ(train(recipe_of_run(again.run), again).validation_loss, parts.validation_loss);
   }
 }
 

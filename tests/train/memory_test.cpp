@@ -4,6 +4,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/draft/training.h"
+#include "pacer/draft/weights.h"
 #include "pacer/train/draft_setup.h"
 #include "tests/support/files.h"
 #include "tests/train/tiny.h"
@@ -66,6 +67,31 @@ TEST(MemoryEstimate, GrowsWithWhatItNames) {
   grows("logits", [](Recipe& r) { r.loss.tile_mb = 2; });
   grows("activations of the target", [](Recipe& r) { r.features.rows_together = 16; });
   grows("packed target weights", [](Recipe& r) { r.features.kernels = "decoding"; });
+}
+
+TEST(MemoryEstimate, CountsTheStatesOfEachRouteAndWhatRanksShare) {
+  Case setup;
+  const std::string what = "draft masters, gradients and moments";
+  const draft::DraftConfig config = draft_config(setup.recipe, setup.target, setup.rows);
+  const uint64_t adamw = setup.bytes(what);
+  EXPECT_EQ(adamw, 16 * static_cast<uint64_t>(draft_parameters(config)));
+  setup.recipe.optimizer.matrix = "muon";
+  uint64_t matrices = 0;
+  for (const auto& [name, shape] : draft::parameter_shapes(config)) {
+    if (shape.size() < 2 || name.find("head") != std::string::npos) continue;
+    matrices += static_cast<uint64_t>(shape[0] * shape[1]);
+  }
+  EXPECT_EQ(setup.bytes(what), adamw - 4 * matrices) << "one f32 momentum in place of two moments";
+  setup.recipe.optimizer.momentum_dtype = "bf16";
+  EXPECT_EQ(setup.bytes(what), adamw - 6 * matrices);
+  setup.recipe.parallel.replicate = 1;
+  const uint64_t one = setup.bytes(what);
+  setup.recipe.parallel.replicate = 4;
+  EXPECT_LT(setup.bytes(what), one);
+  setup.recipe.optimizer.rest = "sharded_adamw";
+  const uint64_t rows = setup.bytes(what);
+  setup.recipe.parallel.replicate = 1, setup.recipe.parallel.shard = 4;
+  EXPECT_LT(setup.bytes(what), rows) << "every row holds all chunks";
 }
 
 TEST(MemoryEstimate, KeptFeaturesAreWhatTheRowsNeedAtMostWhatIsAllowed) {

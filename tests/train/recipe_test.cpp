@@ -141,6 +141,20 @@ TEST(Recipe, NamesBothSidesOfAConflict) {
   EXPECT_NE(conflicting({"optimizer.matrix=muon", "optimizer.restarts=[3, 2]"}), "accepted");
 }
 
+TEST(Recipe, RanksNeedSizesAndWhatTheyDoMustFit) {
+  const auto conflicting = [](const std::vector<std::string>& overrides) { return refusal(kSmall, overrides).what; };
+  EXPECT_EQ(conflicting({"parallel.replicate=2"}), "accepted");
+  EXPECT_EQ(conflicting({"parallel.shard=2", "parallel.exact=true", "threads=1", "parallel.accumulation=no_sync"}),
+            "accepted");
+  EXPECT_EQ(conflicting({"parallel.exact=true"}), "override parallel.exact is given without parallel.replicate");
+  EXPECT_EQ(conflicting({"parallel.shard=2", "parallel.exact=true", "threads=2"}),
+            "override parallel.exact needs one thread and there are 2 in threads (override)");
+  EXPECT_NE(conflicting({"parallel.shard=2", "parallel.exact=true", "parallel.message_dtype=bf16"}), "accepted");
+  EXPECT_NE(conflicting({"parallel.shard=2", "schedule.epochs=null", "schedule.time_budget_s=60"}), "accepted");
+  EXPECT_NE(conflicting({"parallel.shard=0"}), "accepted");
+  EXPECT_NE(conflicting({"parallel.accumulation=sum"}), "accepted");
+}
+
 TEST(Recipe, PrintsWhatItReadsBackTheSame) {
   const ResolvedRecipe resolved = parse_recipe(
       kSmall, "r.yaml",
