@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "pacer/base/error.h"
+#include "pacer/device/streams.h"
 
 namespace pacer::parallel {
 namespace {
@@ -39,7 +40,7 @@ void Pending::wait() {
   if (state_ == nullptr) return;
   const auto state = std::exchange(state_, nullptr);
   try {
-    state->work->wait();
+    device::wait("process_group.pending", *state->work);
   } catch (const std::exception& failure) {
     lost(state->place, failure.what(), *state->activity);
   }

@@ -6,6 +6,8 @@
 #include <iostream>
 
 #include "pacer/conformance/run.h"
+#include "pacer/device/plugin.h"
+#include "pacer/device/streams.h"
 
 namespace pacer::conformance {
 namespace {
@@ -44,6 +46,28 @@ std::string test_name(const testing::TestParamInfo<Check>& info) {
   std::string name = info.param.name;
   for (char& c : name) c = c == '.' ? '_' : c;
   return name;
+}
+
+// Each wait and each record of a stream, left out by its name, fails a check. tools/mutate_waits.sh does the same with
+// the whole suite and names the check.
+TEST(MutatedWaits, EverySiteIsMissedByACheck) {
+  const device::Plugin* plugin = devices().runtime.plugin();
+  if (plugin == nullptr || plugin->switches == nullptr) return;  // only a simulated device notices at every run
+  struct AllSites {
+    ~AllSites() { device::disable_sites({}); }
+  } restored;
+  for (const Check& check : runtime_checks()) run(check, devices().runtime, devices().host);
+  const std::vector<std::string> sites = device::reached_sites();
+  EXPECT_GE(sites.size(), 8u);
+  for (const std::string& site : sites) {
+    device::disable_sites({site});
+    bool noticed = false;
+    for (const Check& check : runtime_checks()) {
+      noticed |= run(check, devices().runtime, devices().host).status == Outcome::Status::failed;
+      if (noticed) break;
+    }
+    EXPECT_TRUE(noticed) << site;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Checks, Conformance, testing::ValuesIn(all_checks()), test_name);
