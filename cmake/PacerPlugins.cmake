@@ -44,6 +44,11 @@ if(PACER_BUILD_TESTS AND TARGET pacer_plugin_simnpu AND TARGET conformance_test)
   add_test(NAME conformance.simnpu COMMAND conformance_test)
   set_tests_properties(conformance.simnpu PROPERTIES TIMEOUT 600
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=1;PACER_TEST_DEVICE=simnpu")
+  # Devices that take no int64 indices: what gathers and scatters.
+  add_test(NAME conformance.simnpu_int32 COMMAND conformance_test
+    "--gtest_filter=*operators*:*model_forward*:*draft*:*twenty_steps*:*evaluation*")
+  set_tests_properties(conformance.simnpu_int32 PROPERTIES TIMEOUT 600
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=1;PACER_TEST_DEVICE=simnpu;SIMNPU_SWITCHES=refuse_int64_indices=1")
 endif()
 
 # Plugins of real devices: what can be shown without the hardware.

@@ -10,6 +10,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/indices.h"
 #include "pacer/nn/page_tensor.h"
 #include "pacer/target/exact_rows.h"
 
@@ -116,8 +117,8 @@ class Batch {
         ends.push_back(end - 1);
         row = end;
       }
-      const at::Tensor logits =
-          target_.logits(at::index_select(output.last, 0, at::tensor(ends, at::kLong).to(output.last.device())));
+      const at::Tensor logits = target_.logits(
+          at::index_select(output.last, 0, device::as_indices(at::tensor(ends, at::kLong), output.last.device())));
       watch_.lap(statistics_.prefill);
       take(logits, first);
       retire();

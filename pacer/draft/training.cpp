@@ -18,6 +18,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/random.h"
 #include "pacer/device/device_memory.h"
+#include "pacer/device/indices.h"
 #include "pacer/draft/backbone.h"
 #include "pacer/draft/block_batch.h"
 #include "pacer/draft/markov.h"
@@ -129,6 +130,7 @@ class BlockDraftTraining final : public DraftTraining {
 
   void link();
   at::Tensor there(const at::Tensor& tensor) const { return tensor.defined() ? tensor.to(device_) : tensor; }
+  at::Tensor indices(const at::Tensor& numbers) const { return device::as_indices(numbers, device_); }
   nn::RopeRows there(const nn::RopeRows& rows) const { return {there(rows.cos), there(rows.sin)}; }
   Context context_pass(const FeatureBatch& batch, const BlockBatch& blocks);
   at::Tensor block_pass(const BlockBatch& blocks, const Context& context);
@@ -199,7 +201,8 @@ void BlockDraftTraining::link() {
 // Keys and values of every layer, cut off from what made them: the gradients of many parts meet there.
 BlockDraftTraining::Context BlockDraftTraining::context_pass(const FeatureBatch& batch, const BlockBatch& blocks) {
   // Picked where they are: of the features only what blocks see goes to the device.
-  const at::Tensor picked = batch.tapped.index_select(0, blocks.context_rows.to(batch.tapped.device()));
+  const at::Tensor picked =
+      batch.tapped.index_select(0, device::as_indices(blocks.context_rows, batch.tapped.device()));
   const at::Tensor tapped = picked.to(device_, dtype_);
   const nn::RopeRows positions = there(rope_cache_.rows(backbone_.rope(), blocks.context_positions));
   const at::Tensor rows = backbone_.context(weights_, tapped);
@@ -238,7 +241,7 @@ void BlockDraftTraining::Context::backward() {
 // [B * K, H] behind the final norm.
 at::Tensor BlockDraftTraining::block_pass(const BlockBatch& blocks, const Context& context) {
   const nn::RopeRows positions = there(rope_cache_.rows(backbone_.rope(), blocks.positions));
-  at::Tensor x = target_->embedding_weight().index_select(0, there(blocks.ids)).to(dtype_);
+  at::Tensor x = target_->embedding_weight().index_select(0, indices(blocks.ids)).to(dtype_);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const KeysValues keys{context.leaves[2 * i], context.leaves[2 * i + 1]};
     x = backbone_.layer(weights_.layers[i], static_cast<int64_t>(i), x, keys, blocks.layout, positions);
@@ -289,9 +292,9 @@ at::Tensor BlockDraftTraining::confidence_logits(const at::Tensor& hidden, const
 BlockDraftTraining::MarkovRows BlockDraftTraining::markov_rows(const BlockBatch& blocks, const BlockPlan& plan,
                                                                const LiveSlots& live, int64_t first_slot,
                                                                const at::Tensor& hidden, bool backward) const {
-  const at::Tensor slots = there(index_tensor(live.slot));
+  const at::Tensor slots = indices(index_tensor(live.slot));
   MarkovRows rows;
-  rows.ids = there(blocks.previous_ids);
+  rows.ids = indices(blocks.previous_ids);
   if (markov_.kind != MarkovKind::vanilla) {
     rows.e = leaf_rows(rows.ids, backward), rows.e_row = live.slot;
     rows.u = markov_blocks(markov_, rows.e, hidden, plan.block_size).index_select(0, slots);
@@ -308,7 +311,7 @@ BlockDraftTraining::MarkovRows BlockDraftTraining::markov_rows(const BlockBatch&
     rows.e_row.push_back(at);
     first[static_cast<size_t>(at)] = live.slot[i];
   }
-  rows.ids = rows.ids.index_select(0, there(index_tensor(first)));
+  rows.ids = rows.ids.index_select(0, indices(index_tensor(first)));
   rows.e = rows.u = leaf_rows(rows.ids, backward), rows.u_row = rows.e_row;
   return rows;
 }
@@ -347,11 +350,11 @@ LiveLosses BlockDraftTraining::part_losses(const FeatureBatch& batch, const Bloc
                                            const LiveSlots& live, int64_t first_slot, const Context& context,
                                            const LossScale& scale, bool backward) {
   const at::Tensor hidden = block_pass(blocks, context);
-  const at::Tensor live_hidden = hidden.index_select(0, there(index_tensor(live.slot)));
+  const at::Tensor live_hidden = hidden.index_select(0, indices(index_tensor(live.slot)));
   MarkovRows markov;
   if (config_.markov != MarkovKind::none) markov = markov_rows(blocks, plan, live, first_slot, hidden, backward);
   const at::Tensor live_e = config_.confidence_head && config_.confidence_with_markov
-                                ? markov.e.to(at::kFloat).index_select(0, there(index_tensor(markov.e_row)))
+                                ? markov.e.to(at::kFloat).index_select(0, indices(index_tensor(markov.e_row)))
                                 : at::Tensor();
   const at::Tensor confidence = config_.confidence_head ? confidence_logits(live_hidden, live_e) : at::Tensor();
 

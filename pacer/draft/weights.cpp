@@ -12,6 +12,7 @@
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
 #include "pacer/device/device_memory.h"
+#include "pacer/device/indices.h"
 #include "pacer/nn/tensor_io.h"
 
 namespace pacer::draft {
@@ -123,7 +124,7 @@ void check_target(const DraftConfig& config, const target::Target& target, const
 
 at::Tensor draft_head(const DraftConfig& config, const target::Target& target) {
   const at::Tensor head = target.head_weight();
-  return config.reduced() ? head.index_select(0, ids_tensor(config.kept_ids).to(head.device())) : head;
+  return config.reduced() ? head.index_select(0, device::as_indices(ids_tensor(config.kept_ids), head.device())) : head;
 }
 
 DraftFolder read_draft(const std::filesystem::path& folder, at::ScalarType dtype, const target::Target& target) {

@@ -5,7 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/log.h>
@@ -18,6 +17,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "pacer/device/device_memory.h"
+#include "pacer/device/indices.h"
 #include "pacer/nn/plain.h"
 
 namespace pacer::nn::plain {
@@ -128,14 +128,17 @@ class Rows {
     return own;
   }
 
-  at::Tensor longs(const std::vector<int64_t>& values) const { return there(values, at::kLong); }
+  at::Tensor longs(const std::vector<int64_t>& values) const {
+    return device::as_indices(there(values, at::kLong), in_.hidden.device());
+  }
   at::Tensor floats(const std::vector<float>& values) const { return there(values, at::kFloat); }
 
  private:
   template <typename T>
   at::Tensor there(const std::vector<T>& values, at::ScalarType dtype) const {
     const auto size = static_cast<int64_t>(values.size());
-    return at::from_blob(const_cast<T*>(values.data()), {size}, dtype).clone().to(in_.hidden.device());
+    const at::Tensor here = at::from_blob(const_cast<T*>(values.data()), {size}, dtype).clone();
+    return here.to(in_.hidden.device());
   }
 
   // Probabilities over the draft vocabulary and what lies outside of it: [r, n], [r] or undefined.
@@ -246,8 +249,10 @@ VocabLossOutput vocab_loss(const VocabLossInput& given, int64_t tile_bytes) {
     out.d_markov_out.add_(at::mm(shared.to(in.markov.scalar_type()).to(at::kFloat).t(), factors));
   }
   if (in.gradient) {
-    out.d_hidden = at::empty(in.hidden.sizes(), in.hidden.options());
-    if (rows > 0) out.d_hidden.index_copy_(0, places, d_hidden.to(in.hidden.scalar_type()));
+    std::vector<int64_t> place_of(order.size());
+    for (size_t i = 0; i < order.size(); ++i) place_of[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+    out.d_hidden = d_hidden.to(in.hidden.scalar_type());
+    if (rows > 0) out.d_hidden = out.d_hidden.index_select(0, Rows(in, 0, rows).longs(place_of));
     if (d_markov.defined()) out.d_markov = d_markov.to(in.markov.scalar_type());
   }
 

@@ -9,6 +9,7 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/silu.h>
 
+#include "pacer/device/indices.h"
 #include "pacer/nn/causal_attention.h"
 #include "pacer/nn/linear.h"
 #include "pacer/nn/rms_norm.h"
@@ -45,7 +46,7 @@ TargetOutput long_forward(const ModelConfig& config, const ModelWeights& model, 
     }
   };
 
-  at::Tensor hidden = at::index_select(model.embedding, 0, batch.ids.to(device));
+  at::Tensor hidden = at::index_select(model.embedding, 0, device::as_indices(batch.ids, device));
   tap(-1, hidden);
   for (int64_t index = 0; index < config.layers; ++index) {
     const LayerWeights& layer = model.layers[static_cast<size_t>(index)];

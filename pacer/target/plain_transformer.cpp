@@ -17,6 +17,7 @@
 #include <c10/core/GradMode.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/indices.h"
 #include "pacer/nn/linear.h"
 #include "pacer/nn/plain.h"
 #include "pacer/nn/rms_norm.h"
@@ -190,7 +191,7 @@ TargetOutput PlainTransformer::forward(const TokenBatch& batch, const Taps& taps
       std::vector<int64_t> tokens(kTile, 0);
       const int64_t* from = ids.const_data_ptr<int64_t>() + part.row;
       std::copy(from, from + part.count(), tokens.begin() + (part.first - begin));
-      part.ids = at::tensor(tokens, at::kLong).to(device_);
+      part.ids = device::as_indices(at::tensor(tokens, at::kLong), device_);
       const nn::RopeRows turns = rope_.rows(at::arange(begin, begin + kTile, at::kLong));
       part.turns = {turns.cos.to(device_), turns.sin.to(device_)};
       tile(part, taps, *cache, output);
@@ -219,7 +220,7 @@ at::Tensor PlainTransformer::logits(const at::Tensor& last) const {
 }
 
 at::Tensor PlainTransformer::embed(const at::Tensor& ids) const {
-  return model_.embedding.index_select(0, ids.to(device_));
+  return model_.embedding.index_select(0, device::as_indices(ids, device_));
 }
 
 at::Tensor PlainTransformer::weight(const std::string& name) const {
