@@ -51,6 +51,17 @@ if(PACER_BUILD_TESTS AND TARGET pacer_plugin_simnpu AND TARGET conformance_test)
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=1;PACER_TEST_DEVICE=simnpu;SIMNPU_SWITCHES=refuse_int64_indices=1")
 endif()
 
+# The plain path, which devices compute with, is held to the same golden numbers as the kernels.
+if(PACER_BUILD_TESTS)
+  foreach(room nn target draft)
+    if(TARGET ${room}_test)
+      add_test(NAME plain_path.${room} COMMAND ${room}_test "--gtest_filter=-*SmolLm2*")
+      set_tests_properties(plain_path.${room} PROPERTIES TIMEOUT 300
+        ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=1;PACER_KERNEL_IMPL=plain;PACER_ATTENTION_IMPL=plain")
+    endif()
+  endforeach()
+endif()
+
 # Plugins of real devices: what can be shown without the hardware.
 if(PACER_BUILD_TESTS)
   file(GLOB ascend_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/ascend/*.cpp")

@@ -6,6 +6,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include "pacer/draft/backbone.h"
 #include "pacer/nn/plain.h"
@@ -37,16 +38,12 @@ class PlainRows final : public RowBackbone {
   void clear() override { length_ = 0; }
 
   void append(const at::Tensor& tapped) override {
-    const int64_t rows = tapped.size(0), end = length_ + rows;
-    if (rows == 0) return;
-    const nn::RopeRows positions = turns(length_, end);
-    const at::Tensor context = backbone_.context(weights_, tapped.to(device_, dtype_));
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      const KeysValues made = backbone_.context_keys(weights_.layers[i], context, positions);
-      keep(keys_[i].k, made.k, end);
-      keep(keys_[i].v, made.v, end);
+    const at::Tensor rows = tapped.to(device_, dtype_);
+    for (int64_t row = 0; row < rows.size(0);) {
+      const int64_t count = std::min(kTile - length_ % kTile, rows.size(0) - row);
+      append_tile(rows.slice(0, row, row + count));
+      row += count;
     }
-    length_ = end;
   }
 
   at::Tensor block(const at::Tensor& embedded) override {
@@ -67,6 +64,25 @@ class PlainRows final : public RowBackbone {
   }
 
  private:
+  // A row always stands at the place of its position in products of the same shape.
+  static constexpr int64_t kTile = 8;
+
+  void append_tile(const at::Tensor& rows) {
+    const int64_t begin = length_ / kTile * kTile, place = length_ - begin, end = length_ + rows.size(0);
+    std::vector<int64_t> sizes = rows.sizes().vec();
+    sizes[0] = kTile;
+    at::Tensor tile = at::zeros(sizes, rows.options());
+    tile.slice(0, place, end - begin).copy_(rows);
+    const nn::RopeRows positions = turns(begin, begin + kTile);
+    const at::Tensor context = backbone_.context(weights_, tile);
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const KeysValues made = backbone_.context_keys(weights_.layers[i], context, positions);
+      keep(keys_[i].k, made.k.slice(0, place, end - begin), end);
+      keep(keys_[i].v, made.v.slice(0, place, end - begin), end);
+    }
+    length_ = end;
+  }
+
   nn::RopeRows turns(int64_t begin, int64_t end) const {
     const nn::RopeRows host = backbone_.rope().rows(at::arange(begin, end, at::kLong));
     return {host.cos.to(device_), host.sin.to(device_)};

@@ -94,6 +94,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const int64_t rows = q.size(0), length = k.size(0), past = length - rows, kv_heads = k.size(1);
   const int64_t group = q.size(1) / kv_heads, reach = std::min(window.value_or(length), length);
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(2)));
+  // Rounded to the dtype of q where the kernels and the reference round: scores, their scaling, the weights.
   const at::Tensor keys = k.permute({1, 2, 0}), values = v.transpose(0, 1);  // [kv, D, L], [kv, L, D]
   std::vector<at::Tensor> parts;
   for (int64_t begin = 0; begin < rows; begin += kQueryBlock) {
@@ -103,13 +104,13 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     const at::Tensor key = at::arange(first_key, last_key, q.options().dtype(at::kLong)).unsqueeze(0);
     const at::Tensor hidden = (key > query).logical_or(key <= query - reach);  // [queries, keys]
     const at::Tensor scores =
-        (at::bmm(by_kv_head(q.slice(0, begin, end), kv_heads), keys.slice(2, first_key, last_key)).to(at::kFloat) *
-         scale)
+        (at::bmm(by_kv_head(q.slice(0, begin, end), kv_heads), keys.slice(2, first_key, last_key)) * scale)
+            .to(at::kFloat)
             .view({kv_heads, queries, group, last_key - first_key})
             .masked_fill(hidden.unsqueeze(1).unsqueeze(0), kHidden)
             .view({kv_heads, queries * group, last_key - first_key});
-    // In f32: rounded weights would no longer add up to one.
-    const at::Tensor mixed = at::bmm(at::softmax(scores, -1), values.slice(1, first_key, last_key).to(at::kFloat));
+    const at::Tensor weights = at::softmax(scores, -1).to(q.scalar_type());
+    const at::Tensor mixed = at::bmm(weights, values.slice(1, first_key, last_key));
     parts.push_back(by_row(mixed, group).to(q.scalar_type()));
   }
   return parts.size() == 1 ? parts.front() : at::cat(parts, 0);

@@ -106,6 +106,7 @@ class Rows {
       const at::Tensor difference = q - p;
       terms.l1 = row_sum(difference.abs());
       if (outside.defined()) terms.l1 = terms.l1 + outside;
+      terms.l1 = terms.l1.clamp_max(2.0);  // rounding must not make an acceptance rate negative
       if (in_.gradient) {
         const at::Tensor sign = at::sign(difference);
         slope = q * (sign - row_sum(sign * q).unsqueeze(1));

@@ -116,12 +116,13 @@ at::Tensor PlainTransformer::attend(const Tile& tile, size_t index, const at::Te
   at::Tensor hidden = key > position;  // [kTile, keys]
   if (reach < all) hidden = hidden.logical_or(key <= position - reach);
   const at::Tensor by_head = q.view({kTile, kv_heads, group, dim}).permute({1, 0, 2, 3}).reshape({kv_heads, -1, dim});
-  const at::Tensor scores = at::bmm(by_head, layer.keys.slice(1, 0, keys).transpose(1, 2)).to(at::kFloat) *
-                            (1.0 / std::sqrt(static_cast<double>(dim)));
+  const at::Tensor scores =
+      (at::bmm(by_head, layer.keys.slice(1, 0, keys).transpose(1, 2)) * (1.0 / std::sqrt(static_cast<double>(dim))))
+          .to(at::kFloat);
   const at::Tensor seen = scores.view({kv_heads, kTile, group, keys})
                               .masked_fill(hidden.unsqueeze(1).unsqueeze(0), -std::numeric_limits<double>::infinity());
-  const at::Tensor weights = at::softmax(seen, -1).view({kv_heads, kTile * group, keys});
-  const at::Tensor mixed = at::bmm(weights, layer.values.slice(1, 0, keys).to(at::kFloat)).to(dtype_);
+  const at::Tensor weights = at::softmax(seen, -1).view({kv_heads, kTile * group, keys}).to(dtype_);
+  const at::Tensor mixed = at::bmm(weights, layer.values.slice(1, 0, keys));
   return mixed.view({kv_heads, kTile, group, dim}).permute({1, 0, 2, 3}).reshape({kTile, heads * dim});
 }
 

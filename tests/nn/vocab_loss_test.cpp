@@ -20,6 +20,7 @@
 #include "pacer/base/random.h"
 #include "pacer/nn/vocab_loss_product.h"
 #include "pacer/nn/vocab_loss_rows.h"
+#include "tests/support/kernels.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::nn {
@@ -189,6 +190,7 @@ TEST(VocabLoss, BandsOfAnySizeGiveTheSameRows) {
 }
 
 TEST(VocabLoss, MemoryIsSetByTheTileAndNotByTheRows) {
+  const test::OwnKernels own_kernels;  // the buffers are theirs
   Sizes sizes;
   sizes.kept_ids = every_third(sizes.vocabulary);
   for (const int64_t rows : {200, 2000}) {

@@ -8,6 +8,7 @@
 #include "pacer/base/random.h"
 #include "pacer/target/target.h"
 #include "tests/support/files.h"
+#include "tests/support/kernels.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::target {
@@ -35,7 +36,8 @@ void PrintTo(const Case& one, std::ostream* out) { *out << one.model << " in " <
 class DecodingPromise : public ::testing::TestWithParam<Case> {
  protected:
   DecodingPromise()
-      : runtime_(device::Runtime::open("cpu")),
+      : own_kernels_(as_stored(GetParam().precision) ? std::make_unique<test::OwnKernels>() : nullptr),
+        runtime_(device::Runtime::open("cpu")),
         target_(Target::load(test::golden(GetParam().model), GetParam().precision, runtime_)) {}
 
   std::vector<int64_t> random_ids(int64_t count, uint64_t seed) const {
@@ -71,6 +73,11 @@ class DecodingPromise : public ::testing::TestWithParam<Case> {
     return {rows.tapped.slice(0, begin, end), rows.last.slice(0, begin, end), rows.logits.slice(0, begin, end)};
   }
 
+  static bool as_stored(Precision precision) {
+    return precision == Precision::stored || precision == Precision::stored_int8;
+  }
+
+  std::unique_ptr<test::OwnKernels> own_kernels_;
   device::Runtime runtime_;
   std::unique_ptr<Target> target_;
 };

@@ -10,6 +10,7 @@
 
 #include "pacer/target/target.h"
 #include "tests/support/files.h"
+#include "tests/support/kernels.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::target {
@@ -95,6 +96,7 @@ TEST_P(SmolLm2, GreedyIdsAndMargins) {
 // The widths of a real model in both types: a draft of any length verified in one call, every row as if it came alone.
 TEST(SmolLm2Rows, HaveTheSameBitsAloneAndTogether) {
   PACER_PACKAGE_OR_SKIP(folder, "smollm2");
+  const test::OwnKernels own_kernels;
   auto runtime = device::Runtime::open("cpu");
   const Json expected = test::golden_json("checkpoint_layouts/smollm2_expected.json");
   const GoldenTensors golden("checkpoint_layouts/smollm2_expected.safetensors");

@@ -8,6 +8,7 @@
 #include "pacer/nn/tensor_io.h"
 #include "pacer/target/target.h"
 #include "tests/support/files.h"
+#include "tests/support/kernels.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::target {
@@ -118,6 +119,7 @@ TEST_F(Loading, WeightsByName) {
 
 // Packed copies are made by the first decoding call, not before, and are counted.
 TEST_F(Loading, PackingIsLazyAndCounted) {
+  const test::OwnKernels own_kernels;
   const auto target = Target::load(folder_.path(), at::kFloat, runtime_);
   const uint64_t plain = target->weight_bytes();
   target->forward(TokenBatch::single({1, 2, 3}), {});

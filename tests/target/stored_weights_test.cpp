@@ -16,6 +16,7 @@
 #include "pacer/formats/half.h"
 #include "pacer/target/target.h"
 #include "tests/support/files.h"
+#include "tests/support/kernels.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::target {
@@ -82,6 +83,7 @@ class StoredWeights : public ::testing::Test {
   at::Tensor logits(const Target& target) const {
     return target.logits(target.forward(TokenBatch::packed({ids_of(ids_[0]), ids_of(ids_[1])}), {}).last);
   }
+  test::OwnKernels own_kernels_;
   GoldenTensors golden_{"checkpoint_layouts/tiny_llama_gguf_expected.safetensors"};
   at::Tensor ids_ = golden_["input_ids"];
   test::TemporaryFolder folder_;
