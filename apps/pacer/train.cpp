@@ -66,12 +66,16 @@ void run(const Arguments& arguments, const Context& context) {
     signal = train::StopSignal::received();
   }
   // Ranks come to the same result: one says it.
-  const bool first = parallel::read_launch_environment().rank == 0;
+  const parallel::LaunchEnvironment launched = parallel::read_launch_environment();
+  const bool first = launched.rank == 0;
   if (first && context.json) {
     context.print_json(result.to_json());
   } else if (first) {
     context.print(summary(result));
-    if (!result.finished) context.print("continue with: pacer train --run \"" + options.run.string() + "\"\n");
+    const std::string launch = launched.world > 1 ? "pacer launch -n " + std::to_string(launched.world) + " -- " : "";
+    if (!result.finished) {
+      context.print("continue with: " + launch + "pacer train --run \"" + options.run.string() + "\"\n");
+    }
   }
   // Saved and said; what is left of the signal is its exit status, which a shell reads from how the process ended.
   // A rank may also have stopped because another one was asked.

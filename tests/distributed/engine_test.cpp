@@ -228,6 +228,38 @@ TEST(Engine, AGradientOnOneRankIsZeroOnTheOthersAndNowhereMeansUntouched) {
   });
 }
 
+// A rank without anything for a micro-batch takes part in its messages all the same.
+TEST(Engine, AMicroBatchThatIsSkippedIsZeroAndHoldsNobodyUp) {
+  const auto trained = [](World& world, const Mesh& mesh, bool free_weights) {
+    const SmallModel model(SmallModelOptions{});
+    EngineOptions options = small_options(mesh, 2 / mesh.size(), true);
+    options.free_weights = free_weights;
+    Engine engine(world, model.parameters(), model.segments(), model.calls(), options);
+    for (int64_t step = 0; step < 2; ++step) {
+      for (int64_t leaf = 0; leaf < 2; ++leaf) {
+        if (mesh.size() > 1 && leaf != world.rank()) continue;
+        if (leaf == 1) {
+          engine.skip_micro_batch();
+        } else {
+          model.micro_batch(engine, step, leaf);
+        }
+      }
+      EXPECT_EQ(engine.step({.muon = 0.02, .adamw = 0.01}).count, SmallModel::count_of(0));
+    }
+    return state_of(engine);
+  };
+  run_ranks(2, [&](World& world) {
+    World one({}, {});
+    const auto reference = trained(one, {1, 1}, false);
+    for (const Mesh& mesh : {Mesh{2, 1}, {1, 2}}) {
+      const auto state = trained(world, mesh, mesh.shard == 2);
+      for (const auto& [name, tensor] : reference) {
+        EXPECT_TRUE(test::same_bits(state.at(name), tensor)) << name << " on " << mesh.text();
+      }
+    }
+  });
+}
+
 TEST(Engine, InitialValuesAreThoseOfRankZero) {
   run_ranks(2, [](World& world) {
     const SmallModel model(SmallModelOptions{});
