@@ -17,6 +17,7 @@ struct Scene {
   device::Runtime& host;          // what it is compared with
   std::filesystem::path scratch;  // an empty folder for this check
   int seeds = 3;                  // delays of a simulated device to try
+  int first_seed = 1;
 };
 
 // What a check throws: what was found and what was expected.

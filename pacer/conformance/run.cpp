@@ -58,7 +58,7 @@ const char* name_of(Outcome::Status status) {
   return "unknown";
 }
 
-Outcome run(const Check& check, device::Runtime& runtime, device::Runtime& host, int seeds) {
+Outcome run(const Check& check, device::Runtime& runtime, device::Runtime& host, int seeds, int first_seed) {
   Outcome outcome{check.name, check.shows, Outcome::Status::passed, "", 0};
   if (check.not_here != nullptr) outcome.message = check.not_here(runtime);
   if (!outcome.message.empty()) {
@@ -69,7 +69,7 @@ Outcome run(const Check& check, device::Runtime& runtime, device::Runtime& host,
   const Scratch scratch;
   const KeptKernelPaths kept;
   try {
-    Scene scene{runtime, host, scratch.path(), seeds};
+    Scene scene{runtime, host, scratch.path(), seeds, first_seed};
     check.run(scene);
     runtime.synchronize();  // errors of queued work belong to this check
   } catch (const std::exception& failure) {

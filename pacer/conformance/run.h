@@ -20,7 +20,7 @@ struct Outcome {
 const char* name_of(Outcome::Status status);
 
 // One check, with errors of the back end as failures. The choice of kernels is put back afterwards.
-Outcome run(const Check& check, device::Runtime& runtime, device::Runtime& host, int seeds = 3);
+Outcome run(const Check& check, device::Runtime& runtime, device::Runtime& host, int seeds = 3, int first_seed = 1);
 
 // All of them, in order; on_outcome sees each as it ends.
 std::vector<Outcome> run_all(device::Runtime& runtime, int seeds,

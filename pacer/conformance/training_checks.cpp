@@ -135,7 +135,7 @@ void delayed_streams(Scene& scene) {
     ~Delays() { plugin.set_switch(kDelaySeed, 0); }
   } delays{*scene.runtime.plugin()};
   train_on(scene, device::kHost, "host");
-  for (int seed = 1; seed <= scene.seeds; ++seed) {
+  for (int seed = scene.first_seed; seed < scene.first_seed + scene.seeds; ++seed) {
     delays.plugin.set_switch(kDelaySeed, seed);
     const std::string run = "seed" + std::to_string(seed);
     train_on(scene, scene.runtime.name(), run);

@@ -5,10 +5,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/silu.h>
 
 #include "pacer/nn/linear.h"
 #include "pacer/nn/rms_norm.h"
+#include "pacer/nn/swiglu.h"
 
 namespace pacer::draft {
 
@@ -69,10 +69,7 @@ at::Tensor Backbone::layer(const LayerWeights& weights, int64_t index, const at:
   const at::Tensor middle = x + nn::linear(mixed.flatten(1), weights.o, weights.o_bias);
 
   const at::Tensor z = nn::rms_norm(middle, weights.post_norm, sizes.rms_epsilon);
-  const at::Tensor gate_up = nn::linear(z, weights.gate_up);
-  const int64_t inner = sizes.intermediate_size;
-  const at::Tensor gated = at::silu(gate_up.slice(1, 0, inner)) * gate_up.slice(1, inner, 2 * inner);
-  return middle + nn::linear(gated, weights.down);
+  return middle + nn::linear(nn::swiglu(nn::linear(z, weights.gate_up)), weights.down);
 }
 
 at::Tensor Backbone::final_norm(const BackboneWeights& weights, const at::Tensor& x) const {

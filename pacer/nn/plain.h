@@ -2,8 +2,8 @@
 // compared with. The functions of the room come here for tensors outside of host memory, and everywhere when the user
 // asks for it (pacer/device/kernels.h). Contracts are those of the headers that the functions bear their names from.
 //
-// What devices refuse is avoided: float64, reductions wider than kTileColumns, operators on nothing, index types other
-// than int64. Loops over tiles are fixed by shapes, so that equal calls round equally.
+// What devices refuse is avoided: float64, reductions wider than kTileColumns, operators on nothing, indices of another
+// type than pacer/device/indices.h names. Loops over tiles are fixed by shapes, so that equal calls round equally.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,8 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
 
+#include "pacer/device/kernels.h"
+#include "pacer/device/plugin.h"
 #include "pacer/nn/plain.h"
 
 namespace pacer::nn::plain {
@@ -94,6 +96,9 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const int64_t rows = q.size(0), length = k.size(0), past = length - rows, kv_heads = k.size(1);
   const int64_t group = q.size(1) / kv_heads, reach = std::min(window.value_or(length), length);
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(2)));
+  const bool automatic = device::kernel_paths().attention == device::KernelPath::automatic;
+  auto* const fused = automatic ? device::fused_operators(q.device()).attention : nullptr;
+  const auto by_head = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0).contiguous(); };  // [1, N, R, D]
   // Rounded to the dtype of q where the kernels and the reference round: scores, their scaling, the weights.
   const at::Tensor keys = k.permute({1, 2, 0}), values = v.transpose(0, 1);  // [kv, D, L], [kv, L, D]
   std::vector<at::Tensor> parts;
@@ -103,6 +108,14 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     const at::Tensor query = at::arange(past + begin, past + end, q.options().dtype(at::kLong)).unsqueeze(1);
     const at::Tensor key = at::arange(first_key, last_key, q.options().dtype(at::kLong)).unsqueeze(0);
     const at::Tensor hidden = (key > query).logical_or(key <= query - reach);  // [queries, keys]
+    if (fused != nullptr) {
+      parts.push_back(fused(by_head(q.slice(0, begin, end)), by_head(k.slice(0, first_key, last_key)),
+                            by_head(v.slice(0, first_key, last_key)), hidden.logical_not(), scale)
+                          .squeeze(0)
+                          .transpose(0, 1)
+                          .contiguous());
+      continue;
+    }
     const at::Tensor scores =
         (at::bmm(by_kv_head(q.slice(0, begin, end), kv_heads), keys.slice(2, first_key, last_key)) * scale)
             .to(at::kFloat)

@@ -7,10 +7,13 @@
 #include <charconv>
 #include <cstdio>
 
+#include <ATen/ops/from_blob.h>
+
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/logging.h"
 #include "pacer/device/device_memory.h"
+#include "pacer/device/generators.h"
 #include "pacer/formats/manifest.h"
 #include "pacer/nn/tensor_io.h"
 #include "pacer/train/checkpoint_schema.h"
@@ -43,6 +46,15 @@ void save_optimizer(const fs::path& file, const optim::Optimizer& optimizer) {
   std::vector<formats::NamedTensor> tensors;
   for (const auto& [name, tensor] : state) tensors.push_back({name, nn::view_of(tensor)});
   formats::write_safetensors(file, tensors, {{"steps", std::to_string(optimizer.steps())}});
+}
+
+constexpr const char* kGenerator = "generator.safetensors";
+
+void save_generator(const fs::path& file, const device::Runtime& runtime) {
+  device::GeneratorState state = device::generator_state(runtime);
+  const auto size = static_cast<int64_t>(state.bytes.size());
+  const at::Tensor bytes = at::from_blob(state.bytes.data(), {size}, at::kByte);
+  formats::write_safetensors(file, {{"state", nn::view_of(bytes)}}, {{"device", state.product}});
 }
 
 // Renamed first: whoever looks while files vanish one by one must not see a checkpoint.
@@ -87,6 +99,7 @@ void CheckpointStore::save(const TrainState& state, const std::map<std::string, 
   const fs::path& folder = transaction.temporary();
   write_model(folder);
   save_optimizer(folder / "optimizer.safetensors", optimizer);
+  if (generator_of_) save_generator(folder / kGenerator, *generator_of_);
   write_file(folder / "state.json", state.to_json().dump(2) + "\n");
   formats::Manifest manifest;
   manifest.schema = kCheckpointSchema;
@@ -151,6 +164,17 @@ std::optional<fs::path> CheckpointStore::newest() const {
 TrainState load_state(const fs::path& checkpoint) {
   const fs::path file = checkpoint / "state.json";
   return TrainState::from_json(read_json(file), file.string());
+}
+
+void load_generator(const fs::path& checkpoint, const device::Runtime& runtime, uint64_t seed) {
+  if (!fs::exists(checkpoint / kGenerator)) return device::seed_generators(runtime, seed);
+  const auto file = formats::SafetensorsFile::open(checkpoint / kGenerator);
+  const at::Tensor bytes = nn::copy_tensor(file->tensor("state"), file->place()).contiguous();
+  const auto* const data = bytes.const_data_ptr<uint8_t>();
+  const auto& metadata = file->metadata();
+  const auto product = metadata.find("device");
+  device::restore_generator(
+      runtime, {product == metadata.end() ? std::string() : product->second, {data, data + bytes.numel()}}, seed);
 }
 
 void load_optimizer(const fs::path& checkpoint, int64_t steps, optim::Optimizer& optimizer) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "pacer/device/runtime.h"
 #include "pacer/draft/training.h"
 #include "pacer/optim/optimizer.h"
 #include "pacer/train/state.h"
@@ -15,7 +16,8 @@
 namespace pacer::train {
 
 // checkpoints/
-//   step_000200/  config.json, model.safetensors (f32 masters), optimizer.safetensors, state.json, manifest.json
+//   step_000200/  config.json, model.safetensors (f32 masters), optimizer.safetensors, generator.safetensors,
+//                 state.json, manifest.json
 //   latest -> step_000200
 //   best -> step_000150        (the best validation tau)
 //
@@ -26,6 +28,10 @@ class CheckpointStore {
   // Removes what interrupted writers left behind. The caller holds the lock of the run. writes: false for the ranks
   // beside the one that does, which only ask for paths.
   explicit CheckpointStore(std::filesystem::path folder, bool writes = true);
+
+  // The state of this device's random numbers is then saved as well. Nothing in Pacer draws from it; an operator of
+  // LibTorch that does goes on where it was.
+  void use_generator_of(const device::Runtime& runtime) { generator_of_ = runtime; }
 
   // write_model: puts the model's files into the folder that it is given.
   void save(const TrainState& state, const std::map<std::string, std::string>& fingerprints,
@@ -57,9 +63,13 @@ class CheckpointStore {
  private:
   std::map<int64_t, std::filesystem::path> steps() const;  // complete or not
   std::filesystem::path folder_;
+  std::optional<device::Runtime> generator_of_;
 };
 
 TrainState load_state(const std::filesystem::path& checkpoint);
+// Goes on with the random numbers of the checkpoint, or seeds them with `seed`: with a warning when it comes from
+// another device, silently when it holds none.
+void load_generator(const std::filesystem::path& checkpoint, const device::Runtime& runtime, uint64_t seed);
 void load_optimizer(const std::filesystem::path& checkpoint, int64_t steps, optim::Optimizer& optimizer);
 
 }  // namespace pacer::train

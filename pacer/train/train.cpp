@@ -11,6 +11,7 @@
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
 #include "pacer/data/rows.h"
+#include "pacer/device/generators.h"
 #include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
 #include "pacer/train/budget.h"
@@ -133,6 +134,7 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     plan = *earlier;
   }
   CheckpointStore checkpoints(folder.checkpoints(), ranks.first());
+  checkpoints.use_generator_of(runtime);
   const std::optional<fs::path> newest = earlier ? newest_checkpoint(checkpoints, ranks) : std::nullopt;
   TrainState state;
   if (newest) {
@@ -146,6 +148,11 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     result.cpu_s = watch.cpu();
     return result;
   };
+  if (newest) {
+    load_generator(*newest, runtime, static_cast<uint64_t>(recipe.seed));
+  } else {
+    device::seed_generators(runtime, static_cast<uint64_t>(recipe.seed));
+  }
   if (newest && state.step == plan.steps) {
     log_info(folder.path().string() + ": finished already, " + format_count(plan.steps) + " steps");
     return finish(state);

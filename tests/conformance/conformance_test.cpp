@@ -3,11 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/randn.h>
+
 #include "pacer/conformance/run.h"
+#include "pacer/device/device_memory.h"
+#include "pacer/device/kernels.h"
 #include "pacer/device/plugin.h"
 #include "pacer/device/streams.h"
+#include "pacer/nn/causal_attention.h"
+#include "pacer/nn/rms_norm.h"
+#include "pacer/nn/swiglu.h"
 
 namespace pacer::conformance {
 namespace {
@@ -24,16 +33,19 @@ Devices& devices() {
   return opened;
 }
 
-// 200 seeds before a release.
-int seeds() {
-  const char* wish = std::getenv("PACER_TEST_SEEDS");
-  return wish == nullptr ? 20 : std::atoi(wish);
+int number(const char* variable, int otherwise) {
+  const char* wish = std::getenv(variable);
+  return wish == nullptr ? otherwise : std::atoi(wish);
 }
+
+// 200 seeds before a release, in parts if need be.
+int seeds() { return number("PACER_TEST_SEEDS", 20); }
+int first_seed() { return number("PACER_TEST_FIRST_SEED", 1); }
 
 class Conformance : public testing::TestWithParam<Check> {};
 
 TEST_P(Conformance, OnThisDevice) {
-  const Outcome outcome = run(GetParam(), devices().runtime, devices().host, seeds());
+  const Outcome outcome = run(GetParam(), devices().runtime, devices().host, seeds(), first_seed());
   if (outcome.status == Outcome::Status::left_out) {
     // Not a skipped test: what a device cannot do is data, and the rest of the suite counts.
     std::cout << "left out: " << outcome.message << "\n";
@@ -68,6 +80,44 @@ TEST(MutatedWaits, EverySiteIsMissedByACheck) {
     }
     EXPECT_TRUE(noticed) << site;
   }
+}
+
+// A device with fused operators computes with them, to the host's results, and not where the plain path is asked for.
+TEST(FusedOperators, AreUsedWhereTheDeviceHasThem) {
+  const device::Runtime& runtime = devices().runtime;
+  const device::Plugin* plugin = runtime.plugin();
+  if (plugin == nullptr || plugin->switches == nullptr || plugin->operators == nullptr) return;
+  const auto launches = [&] {
+    for (const device::Switch& one : plugin->switches()) {
+      if (one.name == "launches") return one.value;
+    }
+    return int64_t{0};
+  };
+  const auto normal = [](std::vector<int64_t> sizes) {
+    return at::randn(sizes, at::TensorOptions().dtype(at::kFloat));
+  };
+  const at::Tensor x = normal({6, 32}), weight = normal({32}), q = normal({7, 4, 8}), k = normal({20, 2, 8}),
+                   v = normal({20, 2, 8});
+  const auto there = [&](const at::Tensor& tensor) { return device::to_device(runtime, tensor); };
+  const std::vector<std::function<at::Tensor(bool)>> functions = {
+      [&](bool host) { return host ? nn::rms_norm(x, weight, 1e-6) : nn::rms_norm(there(x), there(weight), 1e-6); },
+      [&](bool host) { return nn::swiglu(host ? x : there(x)); },
+      [&](bool host) {
+        return host ? nn::causal_attention(q, k, v, 5) : nn::causal_attention(there(q), there(k), there(v), 5);
+      }};
+  for (const auto& function : functions) {
+    const auto count = [&](device::KernelPath path) {
+      device::use_kernel_paths({path, path});
+      const int64_t before = launches();
+      const at::Tensor found = device::to_host(function(false));
+      const int64_t used = launches() - before;
+      EXPECT_TRUE(at::allclose(found, function(true), 1e-5, 1e-5));
+      return used;
+    };
+    const int64_t plain = count(device::KernelPath::plain), fused = count(device::KernelPath::automatic);
+    EXPECT_NE(fused, plain);  // other kernels ran
+  }
+  device::use_kernel_paths({});
 }
 
 INSTANTIATE_TEST_SUITE_P(Checks, Conformance, testing::ValuesIn(all_checks()), test_name);

@@ -14,6 +14,9 @@
 
 #include <gtest/gtest.h>
 
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/logging.h"
@@ -53,8 +56,8 @@ std::vector<Json> records(const fs::path& folder, const std::string& kind) {
 
 // Everything that a checkpoint holds, manifest included: byte for byte.
 void expect_same_checkpoint(const fs::path& a, const fs::path& b) {
-  for (const char* name :
-       {"config.json", "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"}) {
+  for (const char* name : {"config.json", "model.safetensors", "optimizer.safetensors", "generator.safetensors",
+                           "state.json", "manifest.json"}) {
     EXPECT_EQ(crc32c(MappedFile::open(a / name)->bytes()), crc32c(MappedFile::open(b / name)->bytes())) << name;
     EXPECT_EQ(fs::file_size(a / name), fs::file_size(b / name)) << name;
   }
@@ -197,6 +200,19 @@ TEST(Train, StoppedAndContinuedEndsWithTheSameBits) {
   EXPECT_EQ(records(folder, "train"), records(temporary.path() / "whole", "train"));
   EXPECT_EQ(records(folder, "validation"), records(temporary.path() / "whole", "validation"));
   EXPECT_EQ(records(folder, "start").size(), 3u);
+}
+
+// Nothing in training draws from LibTorch's generator, so what follows a run shows what it was set to.
+TEST(Train, RandomNumbersOfTheDeviceGoOnWhereTheCheckpointLeftThem) {
+  const pacer::test::TemporaryFolder temporary;
+  const Recipe recipe = checked_recipe(temporary.path());
+  const fs::path folder = temporary.path() / "run";
+  at::rand({5});
+  const TrainResult stopped = run(recipe, folder, /*stop_after=*/5);
+  const at::Tensor expected = at::rand({64});
+  run(recipe, folder, /*stop_after=*/1);
+  EXPECT_TRUE(at::equal(at::rand({64}), expected));
+  EXPECT_TRUE(fs::exists(stopped.checkpoint / "generator.safetensors"));
 }
 
 TEST(Train, AnotherSeedEndsElsewhere) {
