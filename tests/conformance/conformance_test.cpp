@@ -2,6 +2,7 @@
 // device of a process is $PACER_TEST_DEVICE; tests/CMakeLists.txt adds one run per back end that is built).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -73,12 +74,15 @@ TEST(MutatedWaits, EverySiteIsMissedByACheck) {
   EXPECT_GE(sites.size(), 8u);
   for (const std::string& site : sites) {
     device::disable_sites({site});
-    bool noticed = false;
-    for (const Check& check : runtime_checks()) {
-      noticed |= run(check, devices().runtime, devices().host).status == Outcome::Status::failed;
-      if (noticed) break;
-    }
-    EXPECT_TRUE(noticed) << site;
+    const auto noticed = [] {
+      return std::ranges::any_of(runtime_checks(), [](const Check& check) {
+        return run(check, devices().runtime, devices().host).status == Outcome::Status::failed;
+      });
+    };
+    // Orders between streams are checked at every run; that the host did not wait shows unless the device was faster.
+    int tries = 0;
+    while (!noticed() && tries < 50) ++tries;
+    EXPECT_LT(tries, 50) << site;
   }
 }
 
