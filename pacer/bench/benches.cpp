@@ -18,9 +18,9 @@ Timings time_work(const Work& work, const Settings& settings, const std::functio
 
 const std::vector<Bench>& all_benches() {
   static const std::vector<Bench> benches = {
-      {"dspark_train", dspark_train}, {"prefill", prefill},     {"decode", decode},       {"gguf", gguf},
-      {"specdec", specdec},           {"tokenizer", tokenizer}, {"coldstart", coldstart}, {"roofline", roofline},
-      {"muon_ns", muon_ns},           {"muon_step", muon_step},
+      {"dspark_train", dspark_train}, {"prefill", prefill},     {"decode", decode},           {"gguf", gguf},
+      {"specdec", specdec},           {"tokenizer", tokenizer}, {"coldstart", coldstart},     {"roofline", roofline},
+      {"muon_ns", muon_ns},           {"muon_step", muon_step}, {"fixed_order", fixed_order},
   };
   return benches;
 }

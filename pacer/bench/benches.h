@@ -45,6 +45,7 @@ Result tokenizer(const Work& work, const Settings& settings, device::Runtime& ru
 Result coldstart(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result muon_ns(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result muon_step(const Work& work, const Settings& settings, device::Runtime& runtime);
+Result fixed_order(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result roofline(const Work& work, const Settings& settings, device::Runtime& runtime);
 
 struct Bench {

@@ -2,16 +2,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/core/List.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sum.h>
@@ -19,31 +15,11 @@
 
 #include "pacer/base/error.h"
 #include "pacer/bench/benches.h"
+#include "pacer/bench/library_products.h"
 #include "pacer/bench/models.h"
 
 namespace pacer::bench {
 namespace {
-
-struct Call {
-  std::string name;
-  std::function<void()> run;
-};
-
-// x w^T by every way the library has. In f32, at::linear goes to MKL, which some processors run at half of what
-// oneDNN reaches.
-std::vector<Call> products(const at::Tensor& x, const at::Tensor& weight) {
-  std::vector<Call> calls = {{"at::linear", [=] { at::linear(x, weight); }}};
-  using Scalars = c10::List<std::optional<at::Scalar>>;
-  using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
-                               Scalars, std::optional<std::string_view>);
-  const auto handle = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
-  if (handle) {
-    const auto typed = handle->typed<Pointwise>();
-    calls.push_back(
-        {"mkldnn::_linear_pointwise", [=] { typed.call(x, weight, std::nullopt, "none", Scalars(), std::nullopt); }});
-  }
-  return calls;
-}
 
 std::vector<Call> calls(const Work& work, at::ScalarType dtype, Values& values, Result& result) {
   const std::string op = work.text("op");
@@ -54,7 +30,7 @@ std::vector<Call> calls(const Work& work, at::ScalarType dtype, Values& values, 
     result.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     result.bytes = static_cast<double>(x.nbytes() + weight.nbytes()) +
                    static_cast<double>(m * n) * static_cast<double>(c10::elementSize(dtype));
-    return products(x, weight);
+    return library_products(x, weight);
   }
   if (op == "copy" || op == "read") {
     const int64_t bytes = work.integer("mb") * 1'000'000;

@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace pacer::npu {
 namespace {
@@ -26,7 +28,13 @@ std::string value_of(const char* variable) {
 // The device that this rank will use; the start makes a context on it, and one on a foreign device costs it memory.
 signed char rank_device() {
   const std::string local = value_of("LOCAL_RANK");
-  return static_cast<signed char>(local.empty() ? 0 : std::atoi(local.c_str()));
+  if (local.empty()) return 0;
+  signed char rank = 0;
+  const auto [end, failure] = std::from_chars(local.data(), local.data() + local.size(), rank);
+  if (failure != std::errc() || end != local.data() + local.size()) {
+    throw std::runtime_error("LOCAL_RANK is '" + local + "', expected a device number from 0 to 127");
+  }
+  return rank;
 }
 
 // The wheel's library needs symbols of Python. Opened globally, once.

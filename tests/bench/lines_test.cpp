@@ -130,6 +130,18 @@ TEST(BenchLines, MuonSaysWhatItIsComparedWith) {
   EXPECT_EQ(line_of(request("muon_step", "adamw", "f32"))["work"]["parameters"], step["parameters"]);
 }
 
+TEST(BenchLines, FixedOrderComparesTheSameRowsByBothWays) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    const OrderedJson rows = line_of(request("fixed_order", "tiny", dtype))["work"]["rows"];
+    ASSERT_EQ(names(rows), (std::vector<std::string>{"1", "20"}));
+    for (const auto& [count, row] : rows.items()) {
+      EXPECT_NEAR(row["fixed_order_over_library"].get<double>() * row["library_cpu_ms"].get<double>() /
+                      row["fixed_order_cpu_ms"].get<double>(),
+                  1, 1e-4);  // lines are printed with six digits
+    }
+  }
+}
+
 TEST(BenchLines, TokensPerSecondAreTokensOverTheMedian) {
   const OrderedJson line = line_of(request("prefill", "tiny", "f32"));
   EXPECT_NEAR(line["tokens_per_cpu_s"].get<double>() * line["cpu_median_s"].get<double>(), 2 * 20, 0.01);

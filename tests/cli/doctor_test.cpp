@@ -11,7 +11,6 @@
 namespace pacer::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 Json back_end(const Json& report, const std::string& product) {

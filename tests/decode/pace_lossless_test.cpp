@@ -16,7 +16,6 @@ namespace {
 
 using test::CostedProposer;
 using test::CostedTarget;
-using test::kDraws;
 using test::kRejectBelow;
 using test::kSurelyWrong;
 using test::kVocab;

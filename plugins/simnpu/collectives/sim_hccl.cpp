@@ -157,12 +157,11 @@ SimHccl::WorkPtr SimHccl::launch(Call call, milliseconds timeout) {
                                const std::lock_guard lock(outcome->mutex);
                                outcome->succeeded = true;
                              } catch (const std::exception& error) {
-                               const std::runtime_error named(what + " on rank " + std::to_string(mesh->rank()) +
-                                                              " of " + std::to_string(mesh->size()) + ": " +
-                                                              error.what());
+                               const std::string named = what + " on rank " + std::to_string(mesh->rank()) + " of " +
+                                                         std::to_string(mesh->size()) + ": " + error.what();
                                const std::lock_guard lock(outcome->mutex);
-                               outcome->error = std::make_exception_ptr(named);
-                               throw named;
+                               outcome->error = std::make_exception_ptr(std::runtime_error(named));
+                               throw std::runtime_error(named);
                              }
                            }});
   return c10::make_intrusive<SimWork>(rank_, call.operation, device_, runtime.record(stream_), outcome,

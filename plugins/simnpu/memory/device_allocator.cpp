@@ -170,7 +170,7 @@ void DeviceAllocator::hand_out(Pool& pool, Block* block, size_t requested) {
 
 void DeviceAllocator::refuse(Pool& pool, size_t bytes) {
   ++pool.stats.num_ooms;
-  const auto device = static_cast<int>(pool.device);
+  const int device = +pool.device;
   const auto reserved = static_cast<size_t>(pool.stats.reserved_bytes[0].current);
   TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", mib(bytes), " MiB (NPU ", device,
                    "; ", mib(settings().memory_bytes), " MiB total capacity; ",

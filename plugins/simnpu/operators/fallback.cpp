@@ -92,7 +92,11 @@ void finish(const Call& call, Stack* stack, Stack fresh) {
   torch::jit::drop(*stack, call.arguments.size());
   for (size_t r = 0; r < fresh.size(); ++r) {
     const int source = call.info.returned[r];
-    stack->push_back(source < 0 ? std::move(fresh[r]) : call.arguments[static_cast<size_t>(source)]);
+    if (source < 0) {
+      stack->push_back(std::move(fresh[r]));
+    } else {
+      stack->push_back(call.arguments[static_cast<size_t>(source)]);
+    }
   }
 }
 

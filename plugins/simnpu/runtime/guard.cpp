@@ -115,7 +115,8 @@ void register_device() {
   static const c10::impl::DeviceGuardImplRegistrar guard(kDevice, new Guard);
   c10::SetAllocator(kDevice, &DeviceAllocator::get());
   at::setHostAllocator(kDevice, &HostAllocator::get());
-  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  static auto* const hooks = new Hooks;  // for the life of the process, like the guard
+  at::RegisterPrivateUse1HooksInterface(hooks);
 }
 
 }  // namespace pacer::simnpu
