@@ -107,7 +107,7 @@ TEST(RankFailure, ARankThatIsSentAwaySaysWhoIsBehind) {
 
 TEST(RankFailure, WithoutTheStoreItsHostIsNamed) {
   const test::TemporaryFolder folder;
-  const fs::path port_file = folder.path() / "port", ready = folder.path() / "ready";
+  const fs::path port_file = folder.path() / "port";
   const pid_t host = ::fork();
   if (host == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -16,7 +16,6 @@
 namespace pacer::parallel {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 const std::string kRank = PACER_RANK_PROGRAM;

@@ -23,7 +23,6 @@ namespace pacer::parallel {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 LaunchOptions ranks(int64_t count) { return {.processes = count, .grace_s = 0.2, .kill_s = 2}; }
 
