@@ -54,6 +54,7 @@ TEST(MemoryWatch, SeesWhatIsTakenAndGivenBack) {
   const MemoryWatch memory;
   {
     const std::string taken(size_t{150} << 20, 'x');
+    EXPECT_EQ(taken.back(), 'x');
   }
   EXPECT_GT(memory.growth(), uint64_t{140} << 20);
   EXPECT_LT(MemoryWatch().growth(), uint64_t{10} << 20);

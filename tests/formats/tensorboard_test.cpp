@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -35,7 +36,7 @@ template <typename T>
 T take(std::string_view& data) {
   if (data.size() < sizeof(T)) throw std::runtime_error("record cut off");
   T value;
-  std::memcpy(&value, data.data(), sizeof value);
+  std::copy_n(data.begin(), sizeof value, reinterpret_cast<char*>(&value));
   data.remove_prefix(sizeof value);
   return value;
 }

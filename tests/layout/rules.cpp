@@ -35,8 +35,9 @@ bool is_whole_torch(const std::string& path) {
 // "pacer/nn/linear.h" -> "nn"; "" for anything else.
 std::string room_of(const std::filesystem::path& path) {
   auto part = path.begin();
-  if (part == path.end() || part->string() != "pacer" || ++part == path.end()) return {};
-  return part->string();
+  if (part == path.end() || part->string() != "pacer") return {};
+  ++part;
+  return part == path.end() ? std::string() : part->string();
 }
 
 }  // namespace

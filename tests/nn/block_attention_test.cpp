@@ -107,7 +107,7 @@ TEST_P(BlockAttention, EqualsTheDenseMaskedForm) {
   const at::Tensor direction = at::randn(out.sizes());
   (out * direction).sum().backward();
   std::vector<at::Tensor> gradients;
-  for (at::Tensor x : t.all()) {
+  for (const at::Tensor& x : t.all()) {
     gradients.push_back(x.grad().defined() ? x.grad().clone() : at::zeros_like(x));
     x.mutable_grad().reset();
   }
@@ -129,7 +129,7 @@ TEST(BlockAttentionBf16, RoundsOnlyInputsAndResults) {
   const at::Tensor direction = at::randn(out.sizes());
   (out * direction).sum().backward();
   std::vector<at::Tensor> gradients;
-  for (at::Tensor x : t.all()) {
+  for (const at::Tensor& x : t.all()) {
     gradients.push_back(x.grad().to(at::kDouble));
     x.mutable_grad().reset();
   }
