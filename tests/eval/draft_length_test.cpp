@@ -1,5 +1,6 @@
 #include "pacer/eval/draft_length.h"
 
+#include <cmath>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ std::vector<TaskResult> rigged(int64_t k, double acceptance, double plain_step, 
   for (int64_t slot = 0; slot < k; ++slot) {
     fast.counts.proposed_at.push_back(rounds);
     reached *= acceptance;
-    fast.counts.accepted_at.push_back(static_cast<int64_t>(reached * static_cast<double>(rounds) + 0.5));
+    fast.counts.accepted_at.push_back(std::llround(reached * static_cast<double>(rounds)));
     fast.counts.reached_at.push_back(slot == 0 ? rounds : fast.counts.accepted_at[static_cast<size_t>(slot) - 1]);
     fast.counts.kept += fast.counts.accepted_at.back();
   }

@@ -166,7 +166,8 @@ TEST(GgufModel, SmolLm2AgreesWithItsSampleValues) {
 TEST(GgufModel, OnlyLlamaInterleavesQueriesAndKeys) {
   const test::TemporaryFolder folder;
   std::vector<float> rows(8 * 8);
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i / 8);  // row number everywhere
+  for (size_t row = 0; row < 8; ++row)
+    std::fill_n(rows.begin() + 8 * static_cast<int64_t>(row), 8, static_cast<float>(row));
   const std::vector<float> bias{0, 1, 2, 3, 4, 5, 6, 7};
   for (const std::string architecture : {"llama", "qwen3"}) {
     GgufBytes made = small_model(architecture);

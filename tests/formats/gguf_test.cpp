@@ -73,8 +73,8 @@ TEST(Gguf, ListsTensorsRowMajorWithTheirPlaces) {
     const GgufTensor& tensor = file->tensors()[i];
     std::vector<int64_t> shape = expected[i]["ggml_shape"].get<std::vector<int64_t>>();
     std::reverse(shape.begin(), shape.end());
-    EXPECT_EQ(tensor.name, expected[i]["name"]);
-    EXPECT_EQ(ggml_layout(tensor.type).name, expected[i]["type"]);
+    EXPECT_EQ(tensor.name, expected[i]["name"].get<std::string>());
+    EXPECT_EQ(ggml_layout(tensor.type).name, expected[i]["type"].get<std::string>());
     EXPECT_EQ(tensor.shape, shape);
     EXPECT_EQ(tensor.offset, expected[i]["data_offset"].get<uint64_t>());
     EXPECT_EQ(tensor.bytes.size(), expected[i]["n_bytes"].get<uint64_t>());

@@ -93,7 +93,8 @@ TEST(QuantizeBlocks, Q8_0IsTheNearestWholeNumberOfTheScale) {
   const RandomStream stream(1, Purpose::test);
   std::vector<float> values(32 * 40);
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(stream.uniform(i) - 0.5) * std::exp2(static_cast<float>(i / 32) - 20.0f);
+    const size_t block = i / 32;
+    values[i] = static_cast<float>(stream.uniform(i) - 0.5) * std::exp2(static_cast<float>(block) - 20.0f);
   }
   std::fill_n(values.begin(), 32, 0.0f);
   values[32] = 127.0f, values[33] = 2.5f, values[34] = -2.5f, values[35] = 0.49999997f;

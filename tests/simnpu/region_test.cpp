@@ -46,8 +46,8 @@ TEST(Region, OverlapsAndCoversAsTheSetsOfBytesDo) {
     for (auto& set : bytes) {
       std::vector<int64_t> sizes, strides;
       for (int d = draw(0, 3); d > 0; --d) sizes.push_back(draw(0, 4)), strides.push_back(draw(0, 9));
-      const auto address = static_cast<uintptr_t>(1000 + draw(0, 40));
-      const auto element = static_cast<size_t>(1 << draw(0, 2));
+      const auto address = uintptr_t{1000} + static_cast<uintptr_t>(draw(0, 40));
+      const auto element = size_t{1} << draw(0, 2);
       set = bytes_of(address, sizes, strides, element);
       regions.emplace_back(address, sizes, strides, element);
       EXPECT_EQ(regions.back().empty(), set.empty());

@@ -26,7 +26,6 @@
 namespace pacer::simnpu {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 at::TensorOptions of(at::ScalarType dtype) { return at::TensorOptions(npu()).dtype(dtype); }

@@ -10,7 +10,6 @@
 namespace pacer::text {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 // A tokenizer whose post-processor puts <|im_start|> in front of plain text.

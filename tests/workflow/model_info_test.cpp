@@ -22,7 +22,7 @@ TEST(ModelInfo, ACheckpointAndItsGgufFormAreTheSameModel) {
   const nlohmann::json config = test::golden_json("llama_tiny/default/config.json");
   ASSERT_TRUE(folder.config.value) << folder.config.problem;
   ASSERT_TRUE(file.config.value) << file.config.problem;
-  EXPECT_EQ(folder.architecture, config["model_type"]);
+  EXPECT_EQ(folder.architecture, config["model_type"].get<std::string>());
   EXPECT_EQ(file.architecture, folder.architecture);
   EXPECT_EQ(folder.config.value->hidden_size, config["hidden_size"]);
   EXPECT_EQ(file.config.value->to_json(), folder.config.value->to_json());

@@ -22,6 +22,7 @@ QuickstartOptions small(const fs::path& folder) {
 // The whole main job on the real model, small: about 90 CPU-seconds.
 TEST(Quickstart, TrainsADraftThatIsAcceptedAndChangesNoText) {
   PACER_PACKAGE_OR_SKIP(package, "smollm2");
+  ASSERT_FALSE(package.empty());
   const test::TemporaryFolder folder;
   const fs::path place = folder.path() / "a folder with spaces";
   const Json summary = run_quickstart(small(place));
@@ -53,6 +54,7 @@ TEST(Quickstart, TrainsADraftThatIsAcceptedAndChangesNoText) {
 
 TEST(Quickstart, StopsWhenAskedAndKeepsWhatIsFinished) {
   PACER_PACKAGE_OR_SKIP(package, "smollm2");
+  ASSERT_FALSE(package.empty());
   const test::TemporaryFolder folder;
   QuickstartOptions options = small(folder.path());
   options.stop_requested = [] { return true; };
