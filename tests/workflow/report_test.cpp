@@ -19,7 +19,6 @@
 namespace pacer::workflow {
 namespace {
 
-namespace fs = std::filesystem;
 
 size_t count(const std::string& text, const std::string& part) {
   size_t found = 0;
