@@ -39,7 +39,7 @@ struct Layers {
   }
 
   // Every way once through all layers.
-  std::map<std::string, double> library_s(int64_t count) {
+  std::map<std::string, double> free_order_s(int64_t count) {
     std::map<std::string, std::vector<std::function<void()>>> ways;
     for (const at::Tensor& weight : weights) {
       for (Call& call : library_products(rows.at(weight.size(1)).slice(0, 0, count), weight)) {
@@ -88,7 +88,7 @@ Result measure(const Work& work, const Settings& settings) {
   result.timings = time_work(work, settings, [&] {
     for (const int64_t count : counts) {  // in turn: a machine that slows down slows both
       fixed[count].push_back(layers.fixed_s(count));
-      for (const auto& [name, seconds] : layers.library_s(count)) library[count][name].push_back(seconds);
+      for (const auto& [name, seconds] : layers.free_order_s(count)) library[count][name].push_back(seconds);
     }
   });
   OrderedJson by_rows = OrderedJson::object();
