@@ -196,7 +196,7 @@ std::vector<TaskResult> measure(const target::Target& target, draft::Proposer* d
     throw Error(ErrorKind::usage,
                 std::to_string(options.most_drafts) + " drafts a round from " + draft->name() +
                     ", which was trained to propose " + std::to_string(draft->max_tokens()),
-                "ask for at most that many: slots that a draft never learnt spoil the others too");
+                "ask for at most that many: the draft has learnt no further slots");
   }
   Measurement measurement(target, draft, words, options);
   measurement.warm_up(tasks);
