@@ -124,7 +124,10 @@ fetch_torch() {
   [[ "$torch_build" == cpu ]] || dependencies=()  # a CUDA build needs the libraries that the wheel depends on
   say "fetching LibTorch: $wheel (about 200 MB)"
   pip_install "$deps/torch" "${dependencies[@]}" --retries 1 "$wheel" && return 0
-  say "not among pip's configured sources; trying PyTorch's own index"
+  # The libraries in the wheel are the same for every Python; only torch.distributed.run needs the wheel of this one.
+  say "not among pip's configured sources for this Python; trying the wheel of Python $torch_python there"
+  pip_install "$deps/torch" "${dependencies[@]}" --retries 0 --python-version "$torch_python" --only-binary=:all: "$wheel" && return 0
+  say "not there either; trying PyTorch's own index"
   pip_install "$deps/torch" "${dependencies[@]}" --retries 0 --timeout 15 --index-url "$torch_index" "$wheel" && return 0
   fail "$wheel could not be fetched" "check the network and 'pip config list', or set PACER_TORCH_DIR to a LibTorch $torch_version"
 }

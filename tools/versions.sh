@@ -3,6 +3,8 @@
 torch_version=2.13.0
 # The build of the wheel: cpu, or cu130 and the like when a CUDA build is asked for.
 torch_build="${PACER_TORCH_BUILD:-cpu}"
+# Whose wheel is taken where none for this system's Python is at hand: one that every release of torch 2.13 has.
+torch_python=3.11
 torch_index="https://download.pytorch.org/whl/$torch_build"
 
 clang_format_version=23.1.5
