@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/pacer/commands.h"
+#include "apps/pacer/device_options.h"
 #include "pacer/base/error.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
@@ -15,6 +16,8 @@ namespace {
 
 struct Arguments {
   parallel::GateOptions options;
+  DeviceOptions device;
+  bool through_host = false;
   double timeout_s = 600;
 };
 
@@ -25,11 +28,16 @@ std::string line_of(const parallel::GateResult& result) {
 
 void run(const Arguments& arguments, const Context& context) {
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout_s * 1e3));
-  parallel::World world(parallel::read_launch_environment(), {.timeout = timeout});
-  if (world.size() == 1) {
+  const parallel::LaunchEnvironment environment = parallel::read_launch_environment();
+  if (environment.world == 1) {
     throw Error(ErrorKind::usage, "pacer gate: there is only one rank", "pacer launch -n 4 -- pacer gate");
   }
-  const auto results = parallel::run_gate(world, arguments.options, [&](const parallel::GateResult& result) {
+  // Bound to its device before it meets the others.
+  const device::Runtime runtime = arguments.device.open();
+  parallel::World world(environment, {.timeout = timeout, .runtime = runtime, .through_host = arguments.through_host});
+  parallel::GateOptions options = arguments.options;
+  options.device = runtime.device();
+  const auto results = parallel::run_gate(world, options, [&](const parallel::GateResult& result) {
     if (world.rank() == 0 && !context.json) context.print(line_of(result));
     if (world.rank() != 0 && !result.passed) {
       log_warning("rank " + std::to_string(world.rank()) + ", " + result.name + ": " + result.failure);
@@ -39,10 +47,10 @@ void run(const Arguments& arguments, const Context& context) {
   if (world.rank() == 0 && context.json) {
     OrderedJson cases = OrderedJson::array();
     for (const auto& result : results) cases.push_back(result.to_json());
-    context.print_json({{"ranks", world.size()}, {"failed", failed}, {"cases", cases}});
+    context.print_json({{"device", runtime.product()}, {"ranks", world.size()}, {"failed", failed}, {"cases", cases}});
   } else if (world.rank() == 0) {
     context.print(std::to_string(results.size() - static_cast<size_t>(failed)) + " of " +
-                  std::to_string(results.size()) + " passed\n");
+                  std::to_string(results.size()) + " passed on " + runtime.product() + "\n");
   }
   if (failed > 0) {
     throw Error(ErrorKind::communication, std::to_string(failed) + " cases of the gate failed",
@@ -68,7 +76,10 @@ void add_gate(CLI::App& app, Context& context) {
   command->add_option("--timeout", arguments->timeout_s, "Seconds after which a message counts as lost")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  context.add_common(*command, {"pacer launch -n 4 -- pacer gate --faults",
+  command->add_flag("--through-host", arguments->through_host,
+                    "Send through host memory also where the device has collectives");
+  arguments->device.add_to(*command);
+  context.add_common(*command, {"pacer launch -n 4 -- pacer gate --faults --device cpu",
                                 "torchrun --no-python --nproc-per-node 8 "
                                 "pacer gate --folder /shared/gate"});
   command->callback([arguments, &context] { run(*arguments, context); });

@@ -28,7 +28,7 @@ void add_launch(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_option("command", arguments->command, "What every rank runs, behind --")->required();
   command->positionals_at_end();
-  context.add_common(*command, {"pacer launch -n 4 -- pacer gate --mesh 2x2"});
+  context.add_common(*command, {"pacer launch -n 4 -- pacer gate --faults"});
   command->callback([arguments] {
     const parallel::LaunchResult result = parallel::launch(arguments->command, arguments->options);
     if (result.signal != 0) end_as_asked(result.signal);

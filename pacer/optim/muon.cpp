@@ -34,7 +34,7 @@ MomentumScalars momentum_scalars(const MuonOptions& options, double gradient_sca
 double largest_magnitude(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
   if (!device::in_host_memory(tensor) || tensor.scalar_type() != at::kFloat || !tensor.is_contiguous()) {
-    return tensor.abs().amax().to(at::kDouble).item<double>();
+    return tensor.abs().amax().item<double>();
   }
   return largest_magnitude_of(tensor.const_data_ptr<float>(), tensor.numel());
 }
@@ -115,7 +115,7 @@ void apply_block(const Block& block, const at::Tensor& o, const MuonOptions& opt
 
 // Matrices of one shape.
 void iterate(const std::vector<Block>& blocks, const MuonOptions& options) {
-  if (blocks.size() == 1 || device::in_host_memory(blocks.front().weight)) {
+  if (blocks.size() == 1 || !options.batch_matrices || device::in_host_memory(blocks.front().weight)) {
     // On the CPU a batch computes its matrices one by one as well, and this way only one of them is in memory.
     for (const Block& block : blocks) {
       apply_block(block, newton_schulz(block.update, options.newton_schulz, block.parameter->name), options);
@@ -221,7 +221,7 @@ void muon_update(const std::vector<MuonParameter>& parameters, const MuonOptions
     const at::Tensor weight = p->weight.detach().view({view.rows, view.columns});
     for (const auto& [first, rows] : view.blocks) {
       const Block block{p, weight.narrow(0, first, rows), update.narrow(0, first, rows)};
-      if (device::in_host_memory(update)) {
+      if (!options.batch_matrices || device::in_host_memory(update)) {
         iterate({block}, options);  // at once: the update of one parameter in memory, not of all
       } else {
         shapes[{rows, view.columns}].push_back(block);

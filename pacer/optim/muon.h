@@ -31,6 +31,7 @@ struct MuonOptions {
   MomentumRule rule = MomentumRule::sum;
   UpdateScale scale = UpdateScale::match_rms_adamw;
   at::ScalarType momentum_dtype = at::kFloat;  // of the state from the first step on: f32 or bf16
+  bool batch_matrices = true;                  // where that is faster: matrices of one shape in one batch
   NewtonSchulzOptions newton_schulz;
 };
 
@@ -80,9 +81,9 @@ at::Tensor zero_momentum(const at::Tensor& weight, const MuonOptions& options);
 //
 //   weight *= 1 - rate * weight_decay;  weight -= rate * update_scale * newton_schulz(u)
 //
-// All arithmetic outside of the iteration is f32 and rounded once into bf16 weights or momentum. Matrices of one shape
-// are iterated as one batch. On the CPU the bits of a parameter depend on its own arguments alone, not on the others in
-// the list nor on threads.
+// All arithmetic outside of the iteration is f32 and rounded once into bf16 weights or momentum. On the CPU, and
+// elsewhere without batch_matrices, the bits of a parameter depend on its own arguments alone, not on the others in the
+// list nor (on the CPU) on threads.
 //
 // A gradient that is not finite, or so large that the momentum would overflow, throws Error{data} with the parameter's
 // name, and nothing has been changed in any of them. Throws Error{bug} for dtypes and shapes, Error{usage} for options.

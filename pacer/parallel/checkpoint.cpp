@@ -13,6 +13,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/formats/manifest.h"
 #include "pacer/formats/tensor_source.h"
 #include "pacer/nn/tensor_io.h"
@@ -64,9 +65,9 @@ OwnTensors gather_own(Engine& engine) {
     if (tensors[i].placement == Placement::sharded) {
       if (groups.at.replicate != 0) continue;
       at::Tensor whole = engine.whole(tensors[i]);
-      if (mine) part.emplace_back(tensors[i].name, std::move(whole));
+      if (mine) part.emplace_back(tensors[i].name, device::to_host(whole));
     } else if (mine) {
-      part.emplace_back(tensors[i].name, engine.held(tensors[i])->values.view(tensors[i].shape));
+      part.emplace_back(tensors[i].name, device::to_host(engine.held(tensors[i])->values).view(tensors[i].shape));
     }
   }
   return own;

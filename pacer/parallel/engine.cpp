@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/optim/exact_norm.h"
 #include "pacer/parallel/engine_state.h"
 
@@ -169,20 +170,27 @@ void Engine::close_micro_batch(double loss, int64_t count) {
   tape_->records.assign(calls_.size(), std::nullopt);
 }
 
-at::Tensor Engine::squared_norm(std::string& not_finite) {
-  at::Tensor blocks = at::zeros({blocks_}, at::kFloat);
+// Of the blocks of all gradients, summed up over the ranks.
+at::Tensor Engine::square_sums() {
+  at::Tensor blocks = at::zeros({blocks_}, at::TensorOptions().dtype(at::kFloat).device(device_));
   // What every row holds is counted by the first one; here the second row counts its first part, too.
   const bool twice = options_.fault == Fault::counted_twice && groups_.at == Coordinate{1, 0, 0};
   for (const auto& unit : units_) unit->update.block_squares(blocks, unit->first_block, twice);
   groups_.world.all().sum(blocks, "norm").wait();
+  return blocks;
+}
+
+std::string Engine::first_not_finite(const at::Tensor& square_sums) const {
+  const at::Tensor blocks = device::to_host(square_sums);
   const float* sums = blocks.const_data_ptr<float>();
   const int64_t bad = std::find_if_not(sums, sums + blocks_, [](float sum) { return std::isfinite(sum); }) - sums;
+  std::string name;
   for (const auto& unit : units_) {
     for (size_t place = 0; bad < blocks_ && place < unit->first_block.size(); ++place) {
-      if (unit->first_block[place] <= bad) not_finite = unit->layout.parameters[place].name;  // they ascend
+      if (unit->first_block[place] <= bad) name = unit->layout.parameters[place].name;  // they ascend
     }
   }
-  return optim::tree_sum(blocks);
+  return name;
 }
 
 StepReport Engine::step(const StepRates& rates) {
@@ -190,7 +198,7 @@ StepReport Engine::step(const StepRates& rates) {
                 "step() after " + std::to_string(micro_batch_) + " of " +
                     std::to_string(options_.reduction.micro_batches) + " micro-batches");
   groups_.world.all().sum(counts_, "counts").wait();
-  groups_.world.all().sum(losses_, "losses").wait();
+  groups_.world.all().sum_exact(losses_, "losses").wait();
   StepReport report;
   report.count = counts_[0].item<int64_t>();
   for (int64_t leaf = 0; leaf < losses_.numel(); ++leaf) report.loss += losses_[leaf].item<double>();
@@ -198,12 +206,15 @@ StepReport Engine::step(const StepRates& rates) {
   const auto scale = static_cast<float>(report.count > 0 ? 1.0 / static_cast<double>(report.count) : 0.0);
   for (const auto& unit : units_) unit->update.take_gradients(unit->reduction.take(), scale);
 
-  report.norm = squared_norm(report.not_finite).sqrt();
+  const at::Tensor squares = square_sums();
+  report.norm = optim::tree_sum(squares).sqrt();
   report.found_inf = at::isfinite(report.norm).logical_not();
   report.coefficient =
       options_.clip > 0 ? at::clamp_max(options_.clip / (report.norm + 1e-6), 1.0) : at::ones_like(report.norm);
   report.clipped = report.found_inf.logical_not().logical_and(report.coefficient < 1.0);
-  report.updated = report.count > 0 && !report.found_inf.item<bool>();
+  const bool finite = !report.found_inf.item<bool>();  // the host waits for the device here
+  if (!finite) report.not_finite = first_not_finite(squares);
+  report.updated = report.count > 0 && finite;
   const int64_t* present = counts_.const_data_ptr<int64_t>() + 1;
   for (size_t index = 0; index < units_.size(); ++index) {
     UnitState& unit = *units_[index];

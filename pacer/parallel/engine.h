@@ -22,7 +22,8 @@ using Tensors = std::vector<at::Tensor>;
 
 struct EngineParameter {
   std::string name;
-  at::Tensor weight;  // what the forward reads: a leaf that requires a gradient, alone in its storage
+  at::Tensor
+      weight;  // what the forward reads: a leaf that requires a gradient, alone in its storage; all on one device
   Route route = Route::muon;
   bool replicated = false;                    // adamw only: every rank keeps and updates the whole
   at::ScalarType message_dtype = at::kFloat;  // of gradients on their way; f32 in exact mode
@@ -88,7 +89,8 @@ class Engine {
  public:
   // calls: indices of segments in the order of the forward pass; a segment may be called twice. Without segments the
   // caller runs its own forward and backward over the weights, between acquire() and finish_backward().
-  // Weights become those of rank 0. Throws Error{usage} on every rank when they disagree about the plan.
+  // Weights become those of rank 0. Everything but counts and losses is computed and kept on the device of the weights.
+  // Throws Error{usage} on every rank when they disagree about the plan.
   Engine(World& world, std::vector<EngineParameter> parameters, std::vector<Segment> segments,
          std::vector<size_t> calls, const EngineOptions& options);
   ~Engine();
@@ -154,11 +156,13 @@ class Engine {
   void close_micro_batch(double loss, int64_t count);
   void require_state(bool fine, const std::string& what) const;
   void publish(UnitState& unit, bool stale);
-  at::Tensor squared_norm(std::string& not_finite);
+  at::Tensor square_sums();
+  std::string first_not_finite(const at::Tensor& square_sums) const;
   UnitState& unit_of(const StateTensor& tensor, size_t& place);
 
   EngineOptions options_;
   MeshGroups groups_;
+  c10::Device device_;
   OwnershipPlan plan_;
   std::vector<Segment> segments_;
   std::vector<size_t> calls_;
@@ -167,8 +171,8 @@ class Engine {
   std::unique_ptr<Tape> tape_;
   std::vector<size_t> reducing_;  // units whose messages are under way, oldest first
   int64_t micro_batch_ = 0, steps_ = 0, blocks_ = 0;
-  at::Tensor counts_;  // int64: N, then per parameter the leaves that had a gradient
-  at::Tensor losses_;  // f64 by leaf
+  at::Tensor counts_;  // int64, in host memory: N, then per parameter the leaves that had a gradient
+  at::Tensor losses_;  // f64 by leaf, in host memory
 };
 
 }  // namespace pacer::parallel

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/formats/manifest.h"
 #include "pacer/parallel/engine_state.h"
 
@@ -21,12 +22,17 @@ Placement placement_of(const EngineParameter& parameter) {
 }
 
 void check(const std::vector<EngineParameter>& parameters, const EngineOptions& options) {
+  if (parameters.empty()) throw Error(ErrorKind::usage, "a training without parameters");
   for (const EngineParameter& parameter : parameters) {
     const at::Tensor& weight = parameter.weight;
     if (!weight.defined() || !weight.is_leaf() || !weight.requires_grad() ||
         !at::isFloatingType(weight.scalar_type())) {
       throw Error(ErrorKind::usage, "the weight " + parameter.name + " is no leaf that requires a gradient",
                   "leave frozen tensors out of the parameters");
+    }
+    if (weight.device() != parameters.front().weight.device()) {
+      throw Error(ErrorKind::usage, "the weight " + parameter.name + " lies on " + weight.device().str() +
+                                        ", others on " + parameters.front().weight.device().str());
     }
     if (parameter.replicated && parameter.route != Route::adamw) {
       throw Error(
@@ -64,10 +70,14 @@ Engine::Engine(World& world, std::vector<EngineParameter> parameters, std::vecto
                std::vector<size_t> calls, const EngineOptions& options)
     : options_(options),
       groups_(world, options.mesh),
+      device_(device::host_device()),
       segments_(std::move(segments)),
       calls_(std::move(calls)),
       tape_(std::make_unique<Tape>()) {
   check(parameters, options_);
+  device_ = parameters.front().weight.device();
+  // A batch of matrices may round differently than each by itself, and who owns which depends on the mesh.
+  if (options_.reduction.exact) options_.update.muon.batch_matrices = false;
   plan_ = plan_of(parameters, options_);
   if (options_.fault == Fault::other_owner && world.rank() == 1) {
     Owner& owner = plan_.order.front().owner;
@@ -87,7 +97,7 @@ Engine::~Engine() = default;
 void Engine::share_initial_values(std::vector<EngineParameter>& parameters) {
   for (EngineParameter& parameter : parameters) {
     at::Tensor values = (parameter.initial.defined() ? parameter.initial : parameter.weight).detach();
-    values = values.to(at::kFloat).contiguous().clone();
+    values = values.to(device_, at::kFloat).contiguous().clone();
     groups_.world.all().broadcast(values, 0, "initial values").wait();
     parameter.weight.variable_data().copy_(values);
     parameter.initial = std::move(values);

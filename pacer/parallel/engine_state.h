@@ -15,7 +15,7 @@ struct Engine::UnitState {
   UnitState(UnitLayout unit_layout, MeshGroups& groups, const EngineOptions& options, std::vector<at::Tensor> live,
             const std::vector<at::Tensor>& initial, std::vector<size_t> parameter_indices)
       : layout(std::move(unit_layout)),
-        reduction(layout, groups, options.reduction),
+        reduction(layout, groups, options.reduction, live.front().device()),
         weights(layout, groups, std::move(live), options.unshard, options.free_weights),
         update(layout, groups, options.update, initial),
         indices(std::move(parameter_indices)) {}

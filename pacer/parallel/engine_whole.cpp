@@ -64,7 +64,7 @@ at::Tensor Engine::whole(const StateTensor& tensor) {
   int64_t elements = 1;
   for (const int64_t size : tensor.shape) elements *= size;
   const auto run = held(tensor);
-  at::Tensor flat = at::empty({elements}, at::TensorOptions().dtype(tensor.dtype));
+  at::Tensor flat = at::empty({elements}, at::TensorOptions().dtype(tensor.dtype).device(device_));
   switch (tensor.placement) {
     case Placement::replicated:
       flat.copy_(run->values);

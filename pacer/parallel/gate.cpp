@@ -27,6 +27,7 @@ EngineOptions engine_options(const GateCase& c, const Mesh& mesh, Fault fault) {
   options.free_weights = c.free_weights;
   options.overlap = c.overlap;
   options.clip = 1.0;
+  options.update.muon.batch_matrices = false;  // a case that is not exact has the same bits as the reference, too
   options.fault = fault;
   return options;
 }
@@ -44,9 +45,9 @@ Snapshot snapshot(Engine& engine, const StepReport& report) {
 // Training of the case on one mesh, from where the engine stands.
 class Run {
  public:
-  Run(World& world, const GateCase& c, const Mesh& mesh, Fault fault)
+  Run(World& world, const GateCase& c, const Mesh& mesh, c10::Device device, Fault fault)
       : case_(c),
-        model_(c.half_weights ? at::kBFloat16 : at::kFloat),
+        model_(c.half_weights ? at::kBFloat16 : at::kFloat, device),
         engine_(world, model_.parameters(c.half_weights && !c.different_data ? at::kBFloat16 : at::kFloat),
                 model_.segments(), model_.calls(), engine_options(c, mesh, fault)) {}
 
@@ -74,7 +75,8 @@ class Run {
 // What one process computes: all leaves of the step, one after the other.
 class References {
  public:
-  References(World& world, int64_t updates) : world_(world), updates_(updates) {}
+  References(World& world, const GateOptions& options)
+      : world_(world), updates_(options.updates), device_(options.device) {}
 
   // Computes what these cases need; every rank computes some and leaves them for the others.
   void prepare(const std::vector<GateCase>& cases) {
@@ -116,7 +118,7 @@ class References {
     alone.different_data = c.different_data;
     alone.half_weights = c.half_weights;
     World one({}, {});
-    Run run(one, alone, {1, 1}, Fault::none);
+    Run run(one, alone, {1, 1}, device_, Fault::none);
     std::vector<Snapshot> steps;
     for (int64_t step = 0; step < updates_; ++step) steps.push_back(run.update());
     return steps;
@@ -124,6 +126,7 @@ class References {
 
   World& world_;
   int64_t updates_;
+  c10::Device device_;
   std::map<std::string, std::vector<Snapshot>> known_;
 };
 
@@ -139,11 +142,11 @@ std::string check_case(World& world, const GateCase& c, const PlantedFault& plan
   const std::filesystem::path checkpoint = options.folder / ("case_" + std::to_string(number));
   int64_t begin = 0;
   if (c.restart_from) {
-    Run before(world, c, *c.restart_from, planted.fault);
+    Run before(world, c, *c.restart_from, options.device, planted.fault);
     for (; begin < options.updates / 2; ++begin) compare(before.update(), begin, "on " + c.restart_from->text());
     save_checkpoint(before.engine(), checkpoint);
   }
-  Run run(world, c, c.mesh, planted.fault);
+  Run run(world, c, c.mesh, options.device, planted.fault);
   if (c.restart_from) {
     load_checkpoint(run.engine(), checkpoint);
     world.all().barrier("gate");
@@ -199,7 +202,7 @@ std::vector<GateResult> run_gate(World& world, const GateOptions& options,
     done(result);
     results.push_back(std::move(result));
   };
-  References references(world, options.updates);
+  References references(world, options);
   references.prepare(cases);
   int64_t number = 0;
   for (const GateCase& c : cases) {
@@ -212,7 +215,7 @@ std::vector<GateResult> run_gate(World& world, const GateOptions& options,
   }
   GateOptions few = options;
   few.updates = 4;
-  References short_references(world, few.updates);
+  References short_references(world, few);
   for (const PlantedFault& planted : planted_faults()) {
     GateCase c{.mesh = {2, world.size() / 2}, .micro_batches = 2};
     if (planted.forget_momentum) c.restart_from = Mesh{1, world.size()};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pacer/base/json.h"
+#include "pacer/device/kernels.h"
 #include "pacer/parallel/engine.h"
 
 namespace pacer::parallel {
@@ -45,9 +46,10 @@ std::vector<PlantedFault> planted_faults();
 
 struct GateOptions {
   int64_t updates = 10;
-  bool full = false;             // all_cases() instead of covering_cases()
-  bool faults = false;           // also every planted fault, which must be found
-  std::filesystem::path folder;  // for checkpoints; all ranks reach it
+  bool full = false;                           // all_cases() instead of covering_cases()
+  bool faults = false;                         // also every planted fault, which must be found
+  std::filesystem::path folder;                // for checkpoints; all ranks reach it
+  c10::Device device = device::host_device();  // of this rank, bound before the ranks met
 };
 
 struct GateResult {

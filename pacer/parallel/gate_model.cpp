@@ -38,10 +38,10 @@ std::string prefix_of(int64_t block) { return "blocks." + std::to_string(block) 
 
 }  // namespace
 
-GateModel::GateModel(at::ScalarType weights) : dtype_(weights) {
+GateModel::GateModel(at::ScalarType weights, c10::Device device) : dtype_(weights), device_(device) {
   const auto add = [&](const std::string& name, const at::Tensor& values) {
     names_.push_back(name);
-    weights_[name] = values.to(dtype_).contiguous().requires_grad_(true);
+    weights_[name] = values.to(dtype_).contiguous().to(device_).requires_grad_(true);
   };
   uint64_t number = 0;
   for (int64_t block = 0; block < kBlocks; ++block) {
@@ -95,7 +95,7 @@ std::vector<Segment> GateModel::segments() const {
 }
 
 void GateModel::micro_batch(Engine& engine, uint64_t seed) const {
-  Tensors values = {batch(seed).to(dtype_)};
+  Tensors values = {batch(seed).to(dtype_).to(device_)};
   for (const size_t call : calls()) values = engine.run(call, values);
   engine.backward(values[0], 1);
 }

@@ -16,7 +16,7 @@ namespace pacer::parallel {
 // norms adamw, the head sharded_adamw. Weights are uniform in +-1 / sqrt(inputs) from seed 42, norms one and zero.
 class GateModel {
  public:
-  explicit GateModel(at::ScalarType weights);
+  GateModel(at::ScalarType weights, c10::Device device);
   std::vector<EngineParameter> parameters(at::ScalarType messages) const;
   std::vector<Segment> segments() const;
   std::vector<size_t> calls() const { return {0, 1, 2, 3, 4}; }
@@ -25,6 +25,7 @@ class GateModel {
 
  private:
   at::ScalarType dtype_;
+  c10::Device device_;
   std::vector<std::string> names_;
   std::map<std::string, at::Tensor> weights_;
 };

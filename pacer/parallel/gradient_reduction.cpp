@@ -11,6 +11,22 @@
 #include "pacer/base/error.h"
 
 namespace pacer::parallel {
+namespace {
+
+// Devices refuse to launch on tensors without elements.
+at::Tensor add(at::Tensor& sum, const at::Tensor& addend) { return sum.numel() == 0 ? sum : sum.add_(addend); }
+
+// One after the other; the tensor itself where only one has elements.
+at::Tensor joined(const std::vector<at::Tensor>& parts) {
+  std::vector<at::Tensor> filled;
+  for (const at::Tensor& part : parts) {
+    if (part.numel() > 0) filled.push_back(part);
+  }
+  if (filled.empty()) return parts.front();
+  return filled.size() == 1 ? filled.front() : at::cat(filled);
+}
+
+}  // namespace
 
 const char* name_of(Accumulation accumulation) {
   switch (accumulation) {
@@ -32,8 +48,15 @@ Accumulation parse_accumulation(const std::string& text) {
               "allowed are reduce_each, no_sync and replicate_gate");
 }
 
-GradientReduction::GradientReduction(const UnitLayout& layout, MeshGroups& groups, const ReductionOptions& options)
-    : layout_(layout), groups_(groups), options_(options), local_(leaves()), row_(leaves()), final_(leaves()) {}
+GradientReduction::GradientReduction(const UnitLayout& layout, MeshGroups& groups, const ReductionOptions& options,
+                                     c10::Device device)
+    : layout_(layout),
+      groups_(groups),
+      options_(options),
+      device_(device),
+      local_(leaves()),
+      row_(leaves()),
+      final_(leaves()) {}
 
 bool GradientReduction::leaves_as_they_are() const {
   return options_.exact && options_.accumulation == Accumulation::reduce_each && options_.micro_batches > 1;
@@ -75,12 +98,11 @@ at::Tensor GradientReduction::for_member(const at::Tensor& value, int64_t replic
       value.narrow(0, part().owner_offset(replicate), part().owner_counts[static_cast<size_t>(replicate)]);
   const at::Tensor common = value.narrow(0, part().owner_total() + common_begin(replicate),
                                          common_begin(replicate + 1) - common_begin(replicate));
-  if (owned.numel() == 0) return common;
-  return common.numel() == 0 ? owned : at::cat({owned, common});
+  return joined({owned, common});
 }
 
 at::Tensor GradientReduction::collect(const std::vector<at::Tensor>& gradients, at::ScalarType dtype) const {
-  at::Tensor flat = at::empty({layout_.total()}, at::TensorOptions().dtype(dtype));
+  at::Tensor flat = at::empty({layout_.total()}, at::TensorOptions().dtype(dtype).device(device_));
   std::vector<at::Tensor> lines;
   for (const at::Tensor& gradient : gradients) {
     lines.push_back(gradient.defined() ? gradient.detach().contiguous().view({-1}) : gradient);
@@ -118,7 +140,7 @@ void GradientReduction::start(int64_t micro_batch, const std::vector<at::Tensor>
     }
   } else if (wait_for_all) {
     at::Tensor mine = collect(gradients, at::kFloat);
-    local_sum_ = local_sum_.defined() ? local_sum_.add_(mine) : std::move(mine);
+    local_sum_ = local_sum_.defined() ? add(local_sum_, mine) : std::move(mine);
     if (!last()) return;
     parts.push_back({{rank, 1}, std::exchange(local_sum_, at::Tensor()).to(layout_.message_dtype())});
   } else {
@@ -138,7 +160,7 @@ void GradientReduction::start(int64_t micro_batch, const std::vector<at::Tensor>
     received.push_back(static_cast<int64_t>(nodes_of_rank(source).size()) * part().total());
     total += received.back();
   }
-  const at::Tensor message = pieces == 1 ? parts.front().value : at::cat(slices);
+  const at::Tensor message = pieces == 1 ? parts.front().value : joined(slices);
   if (groups_.mesh.shard == 1) {
     received_ = message;
     return;
@@ -172,7 +194,7 @@ void GradientReduction::advance() {
   }
   if (!as_they_are) parts = row_.take_parts();
   if (gated && !options_.exact) {
-    for (size_t i = 0; i < partial_.size(); ++i) parts[i].value = partial_[i].value.add_(parts[i].value);
+    for (size_t i = 0; i < partial_.size(); ++i) parts[i].value = add(partial_[i].value, parts[i].value);
     partial_.clear();
     if (!last()) {
       partial_ = std::move(parts);
@@ -194,7 +216,7 @@ void GradientReduction::start_column(std::vector<TreeSum::Part> parts) {
     received.push_back(static_cast<int64_t>(nodes_of_row(replicate).size()) * kept(groups_.at.replicate));
     total += received.back();
   }
-  const at::Tensor message = slices.size() == 1 ? slices.front() : at::cat(slices);
+  const at::Tensor message = joined(slices);
   if (groups_.mesh.replicate == 1) {
     received_ = message;
     return;
@@ -211,7 +233,7 @@ void GradientReduction::finish() {
   state_ = State::idle;
   if (options_.exact && !last()) return;
   at::Tensor root = final_.take_root();
-  result_ = result_.defined() ? result_.add_(root) : std::move(root);
+  result_ = result_.defined() ? add(result_, root) : std::move(root);
 }
 
 void GradientReduction::take_in(const at::Tensor& received) {

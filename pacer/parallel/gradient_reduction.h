@@ -34,7 +34,8 @@ struct ReductionOptions {
 // stage 2 inside of the column; both send each rank only what it keeps and add in the order of the tree.
 class GradientReduction {
  public:
-  GradientReduction(const UnitLayout& layout, MeshGroups& groups, const ReductionOptions& options);
+  // device: where gradients, sums and messages lie.
+  GradientReduction(const UnitLayout& layout, MeshGroups& groups, const ReductionOptions& options, c10::Device device);
 
   // Takes in micro-batch k of this rank and begins to send. gradients: by place in the layout's parameters, undefined
   // where there is none, which counts as +0. Every rank calls start, advance, finish for the same k in the same order.
@@ -72,6 +73,7 @@ class GradientReduction {
   const UnitLayout& layout_;
   MeshGroups& groups_;
   ReductionOptions options_;
+  c10::Device device_;
   State state_ = State::idle;
   int64_t micro_batch_ = 0;
   Pending pending_;

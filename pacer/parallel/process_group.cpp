@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "pacer/base/error.h"
@@ -32,6 +33,7 @@ void require(bool fine, const std::string& what) {
 struct Pending::State {
   c10::intrusive_ptr<c10d::Work> work;
   std::vector<at::Tensor> tensors;
+  std::vector<std::pair<at::Tensor, at::Tensor>> results;  // where the caller wants it, where the back end leaves it
   std::string place;
   std::shared_ptr<Activity> activity;
 };
@@ -41,17 +43,20 @@ void Pending::wait() {
   const auto state = std::exchange(state_, nullptr);
   try {
     device::wait("process_group.pending", *state->work);
+    for (auto& [to, from] : state->results) to.copy_(from);
   } catch (const std::exception& failure) {
     lost(state->place, failure.what(), *state->activity);
   }
 }
 
 ProcessGroup::ProcessGroup(std::string name, std::vector<int64_t> ranks, int64_t rank,
-                           c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<Activity> activity)
+                           c10::intrusive_ptr<c10d::Backend> backend, c10::Device place,
+                           std::shared_ptr<Activity> activity)
     : name_(std::move(name)),
       ranks_(std::move(ranks)),
       rank_(rank),
       backend_(std::move(backend)),
+      place_(place),
       activity_(std::move(activity)) {
   require(rank_ >= 0 && rank_ < size(), "process group " + name_ + ": this rank is not a member");
   require(size() == 1 || backend_ != nullptr, "process group " + name_ + " has no back end");
@@ -60,11 +65,8 @@ ProcessGroup::ProcessGroup(std::string name, std::vector<int64_t> ranks, int64_t
 ProcessGroup::~ProcessGroup() = default;
 
 template <class Start>
-Pending ProcessGroup::start(const char* operation, const char* purpose, double bytes, std::vector<at::Tensor> tensors,
-                            const Start& call) {
-  for (const at::Tensor& tensor : tensors) {
-    require(tensor.is_contiguous(), std::string(purpose) + ": a tensor is not contiguous");
-  }
+Pending ProcessGroup::start(const char* operation, const char* purpose, double bytes,
+                            const std::vector<Operand>& operands, const Start& call) {
   Traffic& traffic = traffic_[std::string(purpose) + "/" + operation];
   ++traffic.calls;
   traffic.bytes += bytes;
@@ -75,12 +77,22 @@ Pending ProcessGroup::start(const char* operation, const char* purpose, double b
   pending.state_->activity = activity_;
   pending.state_->place = std::string(purpose) + " (" + operation + " " + std::to_string(sequence) + " of group " +
                           name_ + ", rank " + std::to_string(ranks_[static_cast<size_t>(rank_)]) + ")";
+  std::vector<at::Tensor>& tensors = pending.state_->tensors;
+  for (const auto& [tensor, use] : operands) {
+    require(tensor.is_contiguous(), std::string(purpose) + ": a tensor is not contiguous");
+    if (tensor.device() == place_) {
+      tensors.push_back(tensor);
+      continue;
+    }
+    const auto there = tensor.options().device(place_).requires_grad(false);
+    tensors.push_back(use == Use::written ? at::empty(tensor.sizes(), there) : tensor.to(place_));
+    if (use != Use::read) pending.state_->results.emplace_back(tensor, tensors.back());
+  }
   try {
     pending.state_->work = call(tensors);
   } catch (const std::exception& failure) {
     lost(pending.state_->place, failure.what(), *activity_);
   }
-  pending.state_->tensors = std::move(tensors);
   return pending;
 }
 
@@ -88,18 +100,24 @@ Pending ProcessGroup::broadcast(at::Tensor tensor, int64_t root, const char* pur
   require(root >= 0 && root < size(), std::string(purpose) + ": the root is outside of the group");
   if (size() == 1) return {};
   const double share = static_cast<double>(size() - 1) / static_cast<double>(size());
-  return start("broadcast", purpose, bytes_of(tensor) * share, {tensor}, [&](std::vector<at::Tensor>& tensors) {
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    return backend_->broadcast(tensors, options);
-  });
+  return start("broadcast", purpose, bytes_of(tensor) * share, {{tensor, Use::both}},
+               [&](std::vector<at::Tensor>& tensors) {
+                 c10d::BroadcastOptions options;
+                 options.rootRank = root;
+                 return backend_->broadcast(tensors, options);
+               });
 }
 
 Pending ProcessGroup::sum(at::Tensor tensor, const char* purpose) {
   if (size() == 1) return {};
   const double share = 2 * static_cast<double>(size() - 1) / static_cast<double>(size());
-  return start("all_reduce", purpose, bytes_of(tensor) * share, {tensor},
+  return start("all_reduce", purpose, bytes_of(tensor) * share, {{tensor, Use::both}},
                [&](std::vector<at::Tensor>& tensors) { return backend_->allreduce(tensors); });
+}
+
+Pending ProcessGroup::sum_exact(at::Tensor tensor, const char* purpose) {
+  require(tensor.scalar_type() == at::kDouble, std::string(purpose) + ": the values are not f64");
+  return sum(tensor.view(at::kLong), purpose);
 }
 
 Pending ProcessGroup::all_gather(at::Tensor all, at::Tensor mine, const char* purpose) {
@@ -110,7 +128,7 @@ Pending ProcessGroup::all_gather(at::Tensor all, at::Tensor mine, const char* pu
     return {};
   }
   const double share = static_cast<double>(size() - 1) / static_cast<double>(size());
-  return start("all_gather", purpose, bytes_of(all) * share, {all, mine},
+  return start("all_gather", purpose, bytes_of(all) * share, {{all, Use::written}, {mine, Use::read}},
                [&](std::vector<at::Tensor>& tensors) { return backend_->_allgather_base(tensors[0], tensors[1]); });
 }
 
@@ -129,7 +147,7 @@ Pending ProcessGroup::exchange(at::Tensor received, std::vector<int64_t> receive
   }
   const int64_t others = sent.numel() - sent_sizes[static_cast<size_t>(rank_)];
   return start("exchange", purpose, static_cast<double>(others) * static_cast<double>(sent.element_size()),
-               {received, sent}, [&](std::vector<at::Tensor>& tensors) {
+               {{received, Use::written}, {sent, Use::read}}, [&](std::vector<at::Tensor>& tensors) {
                  return backend_->alltoall_base(tensors[0], tensors[1], received_sizes, sent_sizes);
                });
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 namespace c10d {
@@ -66,14 +67,16 @@ struct Traffic {
   double bytes = 0;
 };
 
-// Every rank of a group makes the same calls in the same order. Tensors are contiguous, on the device of the back end,
-// and must not be touched between a call and the wait(). `purpose` is a literal that names the work in traffic() and
-// in messages ("reduce", "publish"). A group of one rank needs no back end.
+// Every rank of a group makes the same calls in the same order. Tensors are contiguous and must not be touched between
+// a call and the wait(). Those that do not lie where the back end works (`place`) travel by a copy there, which wait()
+// copies back. `purpose` is a literal that names the work in traffic() and in messages ("reduce", "publish"). A group
+// of one rank needs no back end and calls none.
 class ProcessGroup {
  public:
   // ranks: the members by their rank in the world, ascending order not needed; rank: this one's place among them.
+  // place: the device whose tensors the back end takes.
   ProcessGroup(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend,
-               std::shared_ptr<Activity> activity);
+               c10::Device place, std::shared_ptr<Activity> activity);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -85,8 +88,12 @@ class ProcessGroup {
 
   // tensor of `root` becomes everybody's; root is a place in this group.
   [[nodiscard]] Pending broadcast(at::Tensor tensor, int64_t root, const char* purpose);
-  // The elementwise sum in place. Exact for integers; in floating point the order is the back end's.
+  // The elementwise sum in place. Exact for integers; in floating point the order is the back end's. Devices refuse
+  // float64, bool and uint8: sum_exact() is for float64.
   [[nodiscard]] Pending sum(at::Tensor tensor, const char* purpose);
+  // f64 in host memory, of which no more than one rank's element is not +0 at each place: everybody gets that one, bit
+  // for bit. The bits travel as whole numbers.
+  [[nodiscard]] Pending sum_exact(at::Tensor tensor, const char* purpose);
   // all [size * n], mine [n]: everybody's pieces by place in the group.
   [[nodiscard]] Pending all_gather(at::Tensor all, at::Tensor mine, const char* purpose);
   // received and sent are flat; piece i of `sent` (sent_sizes[i] elements) goes to place i, and piece i of `received`
@@ -100,14 +107,20 @@ class ProcessGroup {
   void clear_traffic() { traffic_.clear(); }
 
  private:
+  enum class Use { read, written, both };
+  struct Operand {
+    at::Tensor tensor;
+    Use use;
+  };
   template <class Start>
-  Pending start(const char* operation, const char* purpose, double bytes, std::vector<at::Tensor> tensors,
+  Pending start(const char* operation, const char* purpose, double bytes, const std::vector<Operand>& operands,
                 const Start& call);
 
   std::string name_;
   std::vector<int64_t> ranks_;
   int64_t rank_;
   c10::intrusive_ptr<c10d::Backend> backend_;
+  c10::Device place_;
   std::shared_ptr<Activity> activity_;
   std::map<std::string, Traffic> traffic_;
 };

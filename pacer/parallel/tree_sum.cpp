@@ -70,9 +70,10 @@ void TreeSum::add(TreeNode node, at::Tensor value) {
         at::Tensor other = std::move(found->second.value);
         parts_.erase(found);
         if (node == family->left) {
-          value.add_(other);
+          if (value.numel() > 0) value.add_(other);
         } else {
-          value = other.add_(value);
+          if (value.numel() > 0) other.add_(value);
+          value = std::move(other);
         }
         node = family->parent;
         continue;

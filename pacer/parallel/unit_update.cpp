@@ -35,8 +35,9 @@ UnitUpdate::UnitUpdate(const UnitLayout& layout, MeshGroups& groups, const Updat
 }
 
 void UnitUpdate::take_gradients(GradientReduction::Sums sums, float scale) {
-  sums.owned.mul_(scale);
-  sums.common.mul_(scale);
+  // Devices refuse to launch on tensors without elements.
+  if (sums.owned.numel() > 0) sums.owned.mul_(scale);
+  if (sums.common.numel() > 0) sums.common.mul_(scale);
   const ShardPart& own = layout_.shards[static_cast<size_t>(groups_.at.shard)];
   const int64_t owner_begin = own.owner_offset(groups_.at.replicate);
   for (HeldPart& part : parts_) {

@@ -40,7 +40,7 @@ Unshard parse_unshard(const std::string& text) {
 UnitWeights::UnitWeights(const UnitLayout& layout, MeshGroups& groups, std::vector<at::Tensor> live, Unshard unshard,
                          bool free)
     : layout_(layout), groups_(groups), live_(std::move(live)), unshard_(unshard), free_(free) {
-  const auto options = at::TensorOptions().dtype(layout_.weight_dtype());
+  const auto options = at::TensorOptions().dtype(layout_.weight_dtype()).device(live_.front().device());
   int64_t chunks = 0;
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const LayoutParameter& parameter = layout_.parameters[i];

@@ -17,6 +17,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "pacer/base/error.h"
+#include "pacer/base/logging.h"
+#include "pacer/device/collectives.h"
+#include "pacer/device/kernels.h"
 #include "pacer/formats/manifest.h"
 #include "pacer/parallel/gloo.h"
 #include "pacer/parallel/ownership_plan.h"
@@ -53,8 +56,8 @@ std::string list_of(const std::vector<int64_t>& ranks) {
 }  // namespace
 
 World::World(const LaunchEnvironment& environment, const WorldOptions& options)
-    : environment_(environment), options_(options) {
-  if (!options_.make_backend) options_.make_backend = make_gloo;
+    : environment_(environment), options_(options), place_(device::host_device()) {
+  choose_collectives();
   std::vector<int64_t> ranks(static_cast<size_t>(environment.world));
   std::iota(ranks.begin(), ranks.end(), 0);
   try {
@@ -78,6 +81,28 @@ World::World(const LaunchEnvironment& environment, const WorldOptions& options)
 
 World::~World() = default;
 
+void World::choose_collectives() {
+  const auto& runtime = options_.runtime;
+  const bool elsewhere = runtime && !device::in_host_memory(runtime->device());
+  if (options_.make_backend) {
+    if (runtime) place_ = runtime->device();
+    return;
+  }
+  options_.make_backend = make_gloo;
+  if (!elsewhere || environment_.world == 1) return;
+  const std::string own = device::collectives_name(*runtime);
+  if (options_.through_host || own.empty()) {
+    if (own.empty()) log_warning("device " + runtime->name() + " brings no collectives");
+    log_warning("what ranks on " + runtime->name() + " send goes through host memory over Gloo");
+    return;
+  }
+  place_ = runtime->device();
+  options_.make_backend = [runtime = *runtime](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               std::chrono::milliseconds timeout) {
+    return device::make_collectives(runtime, store, rank, size, timeout);
+  };
+}
+
 std::shared_ptr<ProcessGroup> World::group(const std::vector<int64_t>& ranks, const std::string& name) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank());
   const int64_t place = found - ranks.begin();
@@ -98,7 +123,7 @@ std::shared_ptr<ProcessGroup> World::group(const std::vector<int64_t>& ranks, co
                   "did every rank start?");
     }
   }
-  group = std::make_shared<ProcessGroup>(name, ranks, place, std::move(backend), activity_);
+  group = std::make_shared<ProcessGroup>(name, ranks, place, std::move(backend), place_, activity_);
   return group;
 }
 

@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "pacer/device/runtime.h"
 #include "pacer/parallel/launch_environment.h"
 #include "pacer/parallel/process_group.h"
 #include "pacer/parallel/watchdog.h"
@@ -21,7 +23,11 @@ using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(
 
 struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every collective and of the meeting
-  MakeBackend make_backend{};                                    // empty: Gloo
+  MakeBackend make_backend{};                                    // empty: those of the runtime's device, else Gloo
+  // The device of this rank, bound before the ranks meet; none: host memory. A device whose back end brings no
+  // collectives sends its tensors through host memory over Gloo, and a warning says so.
+  std::optional<device::Runtime> runtime{};
+  bool through_host = false;  // Gloo also where the device has collectives of its own
   // How long a step may stand still on a rank before it ends itself; 0: the time-out and 20 s.
   std::chrono::milliseconds stall{0};
 };
@@ -37,6 +43,7 @@ class World {
   int64_t rank() const { return environment_.rank; }
   int64_t size() const { return environment_.world; }
   ProcessGroup& all() { return *all_; }
+  c10::Device place() const { return place_; }  // whose tensors collectives take without a copy
   const std::shared_ptr<Activity>& activity() const { return activity_; }
 
   // The group of these ranks of the world, this one among them; the same one when it is asked for again. Every member
@@ -57,8 +64,11 @@ class World {
   std::string get(const std::string& key);
 
  private:
+  void choose_collectives();
+
   LaunchEnvironment environment_;
   WorldOptions options_;
+  c10::Device place_;
   std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
   c10::intrusive_ptr<c10d::Store> store_;  // none for one process alone
   std::unique_ptr<Watchdog> watchdog_;

@@ -8,17 +8,31 @@
 namespace pacer::parallel {
 namespace {
 
-// What `pacer launch -n 4 -- pacer gate --faults` does, at once with its faults.
-TEST(Gate, EveryPairOfSettingsPassesAndEveryPlantedFaultIsFound) {
+// What `pacer launch -n 4 -- pacer gate --faults` does.
+void expect_gate_with_faults(const RankSetup& setup) {
   const test::TemporaryFolder folder;
-  run_ranks(4, [&](World& world) {
-    GateOptions options;
-    options.folder = folder.path();
-    options.faults = true;
-    const auto results = run_gate(world, options, [](const GateResult&) {});
-    EXPECT_EQ(results.size(), covering_cases(4).size() + planted_faults().size());
-    for (const GateResult& result : results) EXPECT_TRUE(result.passed) << result.name << ": " << result.failure;
-  });
+  const auto outcomes = outcomes_of_ranks(
+      4,
+      [&](World& world) {
+        GateOptions options;
+        options.folder = folder.path();
+        options.faults = true;
+        options.device = world.place();
+        EXPECT_EQ(device::in_host_memory(options.device), setup.device.empty());
+        const auto results = run_gate(world, options, [](const GateResult&) {});
+        EXPECT_EQ(results.size(), covering_cases(4).size() + planted_faults().size());
+        EXPECT_LE(covering_cases(4).size(), 12u);
+        for (const GateResult& result : results) EXPECT_TRUE(result.passed) << result.name << ": " << result.failure;
+      },
+      std::chrono::seconds(60), std::chrono::minutes(9), setup);
+  for (const RankOutcome& outcome : outcomes) EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+}
+
+TEST(Gate, EveryPairOfSettingsPassesAndEveryPlantedFaultIsFound) { expect_gate_with_faults({}); }
+
+// The same model, the same cases, each rank on a device of its own; the hazard checker is on.
+TEST(GateOnDevices, EveryPairOfSettingsPassesAndEveryPlantedFaultIsFound) {
+  expect_gate_with_faults({.device = "simnpu"});
 }
 
 TEST(GateFull, EveryCombinationOfSettings) {

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -20,6 +21,16 @@ namespace pacer::parallel {
 namespace {
 
 namespace fs = std::filesystem;
+
+// As a launcher would have it.
+std::optional<device::Runtime> open_device(const RankSetup& setup, const LaunchEnvironment& environment) {
+  if (setup.device.empty()) return std::nullopt;
+  const auto set = [](const char* name, int64_t value) { ::setenv(name, std::to_string(value).c_str(), 1); };
+  set("SIMNPU_DEVICE_COUNT", setup.devices > 0 ? setup.devices : environment.local_world);
+  set("LOCAL_RANK", environment.local_rank);
+  set("LOCAL_WORLD_SIZE", environment.local_world);
+  return device::Runtime::open(setup.device);
+}
 
 // Never returns: the child must not go on with the other tests.
 [[noreturn]] void be_rank(int64_t rank, int64_t count, const fs::path& folder, std::chrono::milliseconds timeout,
@@ -35,7 +46,11 @@ namespace fs = std::filesystem;
     LaunchEnvironment environment{.rank = rank, .world = count, .local_rank = rank, .local_world = count};
     environment.store_file = (folder / "store").string();
     if (setup.environment) setup.environment(environment);
-    World world(environment, {.timeout = timeout, .make_backend = {}, .stall = setup.stall});
+    World world(environment, {.timeout = timeout,
+                              .make_backend = {},
+                              .runtime = open_device(setup, environment),
+                              .through_host = setup.through_host,
+                              .stall = setup.stall});
     body(world);
   } catch (const std::exception& failure) {
     write_file(folder / ("error_" + std::to_string(rank)), failure.what());
@@ -82,8 +97,8 @@ std::vector<RankOutcome> outcomes_of_ranks(int64_t count, const std::function<vo
   return outcomes;
 }
 
-void run_ranks(int64_t count, const std::function<void(World&)>& body) {
-  const auto outcomes = outcomes_of_ranks(count, body);
+void run_ranks(int64_t count, const std::function<void(World&)>& body, const RankSetup& setup) {
+  const auto outcomes = outcomes_of_ranks(count, body, std::chrono::seconds(60), std::chrono::seconds(120), setup);
   for (size_t rank = 0; rank < outcomes.size(); ++rank) {
     EXPECT_EQ(outcomes[rank].exit_code, 0) << "rank " << rank << ": " << outcomes[rank].error;
   }

@@ -20,6 +20,9 @@ struct RankSetup {
   std::function<void(LaunchEnvironment&)> environment{};  // changes what a rank is told
   std::chrono::milliseconds stall{0};                     // WorldOptions::stall
   std::string output{};  // prefix of the files that take the ranks' stderr; "": this one's
+  std::string device{};  // where ranks compute, each on a device of its own; "": host memory, and no device is opened
+  int64_t devices = 0;   // of the simulated NPU; 0: as many as there are ranks
+  bool through_host = false;  // WorldOptions::through_host
 };
 
 // Runs `body` in `count` processes. A rank whose expectations fail prints them and counts as failed. Ranks that are
@@ -30,6 +33,6 @@ std::vector<RankOutcome> outcomes_of_ranks(int64_t count, const std::function<vo
                                            const RankSetup& setup = {});
 
 // The same, expecting every rank to end well.
-void run_ranks(int64_t count, const std::function<void(World&)>& body);
+void run_ranks(int64_t count, const std::function<void(World&)>& body, const RankSetup& setup = {});
 
 }  // namespace pacer::parallel
