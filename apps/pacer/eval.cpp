@@ -97,7 +97,8 @@ void run(Arguments arguments, const Context& context) {
   } else if (runs.size() > 1) {
     result["repeats"] = eval::repeats_json(runs);
   }
-  const auto advice = eval::advise_length(eval::summarise(runs.front()));
+  const auto advice =
+      by_length.empty() ? eval::advise_length(eval::summarise(runs.front())) : eval::advise_length(by_length);
   if (advice) result["advice"] = eval::advice_json(*advice);
   if (!arguments.out.empty()) {
     // Text that a model wrote may end inside a character.

@@ -38,12 +38,23 @@ bool in_host_memory(c10::Device device) { return device.is_cpu(); }
 bool own_kernels(c10::Device device) { return in_host_memory(device) && chosen().kernels == KernelPath::automatic; }
 bool own_attention(c10::Device device) { return in_host_memory(device) && chosen().attention == KernelPath::automatic; }
 
+namespace {
+// The back end that computes on such tensors; null for the host and for one that is no plugin.
+const Plugin* back_end_of(c10::Device device) {
+  const Plugin* plugin = in_host_memory(device) ? nullptr : loaded_foreign_back_end();
+  return plugin != nullptr && plugin->torch_type == device.type() ? plugin : nullptr;
+}
+}  // namespace
+
+int64_t most_reduced_columns(c10::Device device) {
+  const Plugin* plugin = back_end_of(device);
+  return plugin != nullptr && plugin->capabilities != nullptr ? plugin->capabilities().most_reduced_columns : 0;
+}
+
 const FusedOperators& fused_operators(c10::Device device) {
   static const FusedOperators none;
-  if (chosen().kernels == KernelPath::plain || in_host_memory(device)) return none;
-  const Plugin* plugin = loaded_foreign_back_end();
-  const bool has = plugin != nullptr && plugin->torch_type == device.type() && plugin->operators != nullptr;
-  return has ? *plugin->operators : none;
+  const Plugin* plugin = chosen().kernels == KernelPath::plain ? nullptr : back_end_of(device);
+  return plugin != nullptr && plugin->operators != nullptr ? *plugin->operators : none;
 }
 
 }  // namespace pacer::device

@@ -2,6 +2,7 @@
 // path, composed of LibTorch's operators, which runs on every device.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -40,6 +41,9 @@ c10::Device host_device();
 // Whether the host may read and write such tensors.
 bool in_host_memory(c10::Device device);
 inline bool in_host_memory(const at::Tensor& tensor) { return in_host_memory(tensor.device()); }
+
+// Most columns of a vocabulary-sized row that one operator may reduce over there; 0: no limit (Capabilities).
+int64_t most_reduced_columns(c10::Device device);
 
 // The fused operators to be used on such tensors; its members may be null.
 const FusedOperators& fused_operators(c10::Device device);

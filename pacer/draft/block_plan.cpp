@@ -36,6 +36,23 @@ float slot_weight(const DraftConfig& config, const LossOptions& options, int64_t
 
 }  // namespace
 
+int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size) {
+  constexpr int64_t kSlots = 1120;
+  if (options.fixed_parts) {
+    if (options.anchors_at_once > 0 && options.anchors_at_once < LossOptions::kExactPart) {
+      throw Error(ErrorKind::usage, "exact gradients are added in parts of " + std::to_string(LossOptions::kExactPart) +
+                                        " blocks, and " + std::to_string(options.anchors_at_once) +
+                                        " may exist at once");
+    }
+    return LossOptions::kExactPart;
+  }
+  const int64_t allowed =
+      options.anchors_at_once > 0 ? options.anchors_at_once : std::max<int64_t>(1, kSlots / block_size);
+  // Parts of equal size: a small last one would cost as many calls as a large one.
+  const int64_t parts = std::max<int64_t>(1, (blocks + allowed - 1) / allowed);
+  return std::max<int64_t>(1, (blocks + parts - 1) / parts);
+}
+
 std::vector<int64_t> anchor_candidates(std::span<const uint8_t> supervised) {
   std::vector<int64_t> candidates;
   for (size_t p = 0; p + 1 < supervised.size(); ++p) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -139,12 +140,17 @@ Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, cons
   int64_t previous = anchor;
   for (int64_t d = 0; d < count; ++d) {
     const at::Tensor h = hidden.slice(0, d, d + 1), row = logits.slice(0, d, d + 1);
-    at::Tensor e;
+    at::Tensor e, u;
+    std::optional<int64_t> leader;
     if (config_.markov != MarkovKind::none) {
       e = w1_.slice(0, previous, previous + 1);
-      const MarkovStep step = markov_step(markov_, e, h, state);
-      state = step.state;
-      backbone_->add_markov(row, step.u);
+      MarkovStep step = markov_step(markov_, e, h, state);
+      state = step.state, u = step.u;
+      if (greedy) {
+        leader = backbone_->add_markov_leading(row, u);
+      } else {
+        backbone_->add_markov(row, u);
+      }
     }
     if (config_.confidence_head) {
       const double before = options_.confidence_cpu_s ? process_cpu_seconds() : 0.0;
@@ -154,7 +160,11 @@ Proposal BlockProposer::propose(int64_t anchor, int64_t limit, bool greedy, cons
       proposal.confidence.push_back(static_cast<float>(logit));
     }
     at::Tensor law;
-    const int64_t drawn = draw(row[0], greedy ? nullptr : &law);
+    int64_t drawn = draw(row[0], greedy ? nullptr : &law);
+    if (leader && drawn != *leader) {  // the leader is no token, as rows that pad a vocabulary are not
+      backbone_->add_markov_rest(row, u);
+      drawn = draw(row[0], nullptr);
+    }
     previous = config_.reduced() ? config_.kept_ids[static_cast<size_t>(drawn)] : drawn;
     proposal.tokens.push_back(previous);
     if (!greedy) laws.push_back(law);

@@ -62,6 +62,11 @@ class PlainRows final : public RowBackbone {
   void add_markov(const at::Tensor& logits, const at::Tensor& u) const override {
     logits.add_(nn::plain::product_f32(u, w2_).view_as(logits));
   }
+  std::optional<int64_t> add_markov_leading(const at::Tensor& logits, const at::Tensor& u) const override {
+    add_markov(logits, u);
+    return std::nullopt;
+  }
+  void add_markov_rest(const at::Tensor&, const at::Tensor&) const override {}
 
  private:
   // A row always stands at the place of its position in products of the same shape.

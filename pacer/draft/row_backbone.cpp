@@ -13,6 +13,7 @@
 #include "pacer/device/kernels.h"
 #include "pacer/draft/plain_row_backbone.h"
 #include "pacer/nn/key_value_panels.h"
+#include "pacer/nn/leading_sums.h"
 #include "pacer/nn/rope.h"
 #include "pacer/nn/row_attention.h"
 #include "pacer/nn/row_kernels.h"
@@ -51,7 +52,7 @@ class Rows final : public RowBackbone {
     for (int64_t i = 0; i < config_.layers; ++i) layers_.push_back(layer(weights, i));
     if (head.defined()) head_.emplace(std::vector<at::Tensor>{head.to(dtype_)}, arena_);
     if (config_.markov != MarkovKind::none) {
-      markov_.emplace(std::vector<at::Tensor>{take(weights, "markov_head.markov_w2.weight")}, arena_);
+      markov_.emplace(take(weights, "markov_head.markov_w2.weight"), arena_);
     }
   }
 
@@ -62,10 +63,13 @@ class Rows final : public RowBackbone {
 
   at::Tensor logits(const at::Tensor& hidden) const override { return (*head_)(hidden); }
   void add_markov(const at::Tensor& logits, const at::Tensor& u) const override {
-    markov_sums_.resize(static_cast<size_t>(markov_->stride()));
-    markov_->sums(data<T>(u), 1, markov_sums_.data());
-    float* out = logits.mutable_data_ptr<float>();
-    for (int64_t i = 0; i < markov_->outputs(); ++i) out[i] += markov_sums_[static_cast<size_t>(i)];
+    markov_->add(data<T>(u), logits.mutable_data_ptr<float>());
+  }
+  std::optional<int64_t> add_markov_leading(const at::Tensor& logits, const at::Tensor& u) const override {
+    return markov_->add_leading(data<T>(u), logits.mutable_data_ptr<float>());
+  }
+  void add_markov_rest(const at::Tensor& logits, const at::Tensor& u) const override {
+    markov_->add_rest(data<T>(u), logits.mutable_data_ptr<float>());
   }
 
  private:
@@ -114,8 +118,8 @@ class Rows final : public RowBackbone {
   at::Tensor hidden_norm_, norm_;
   nn::RowLinear<T> fc_;
   std::vector<RowLayer<T>> layers_;
-  std::optional<nn::RowLinear<T>> head_, markov_;
-  mutable std::vector<float> markov_sums_;  // kept between slots: a vocabulary of floats costs page faults each time
+  std::optional<nn::RowLinear<T>> head_;
+  std::optional<nn::LeadingSums<T>> markov_;
   int64_t length_ = 0;
 };
 

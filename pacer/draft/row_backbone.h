@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -33,6 +34,12 @@ class RowBackbone {
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;  // [n, H] -> [n, Dv] f32; needs `head`
   // logits [Dv] f32 += W2 u, u [1, r]; needs a Markov head.
   virtual void add_markov(const at::Tensor& logits, const at::Tensor& u) const = 0;
+
+  // The same for a greedy choice: enough of it for the first maximum to be right, whose place comes back; no other
+  // logit is larger. add_markov_rest, with the same arguments, adds what was left out. Nothing comes back where nothing
+  // was left out.
+  virtual std::optional<int64_t> add_markov_leading(const at::Tensor& logits, const at::Tensor& u) const = 0;
+  virtual void add_markov_rest(const at::Tensor& logits, const at::Tensor& u) const = 0;
 };
 
 }  // namespace pacer::draft

@@ -32,10 +32,6 @@
 namespace pacer::draft {
 namespace {
 
-// Slots whose activations exist at once: what a step needs in memory does not grow with its anchors, and products lose
-// nothing at this many rows.
-constexpr int64_t kRowsAtOnce = 1120;
-
 constexpr const char* kW1 = "markov_head.markov_w1.weight";
 constexpr const char* kW2 = "markov_head.markov_w2.weight";
 constexpr const char* kConfidenceWeight = "confidence_head.proj.weight";
@@ -404,8 +400,7 @@ LossTerms BlockDraftTraining::loss(const FeatureBatch& given, const BlockPlan& p
   FeatureBatch batch = given;  // states on the device for all parts at once
   batch.last = there(given.last), batch.log_sum = there(given.log_sum);
   Context context = context_pass(batch, blocks);
-  const int64_t slots = plan.block_size, parts = (plan.blocks() * slots + kRowsAtOnce - 1) / kRowsAtOnce;
-  const int64_t per_part = (plan.blocks() + parts - 1) / parts;
+  const int64_t slots = plan.block_size, per_part = blocks_of_a_part(loss_, plan.blocks(), slots);
   for (int64_t begin = 0; begin < plan.blocks(); begin += per_part) {
     const int64_t end = std::min(begin + per_part, plan.blocks());
     const LiveSlots some = slots_between(live, begin * slots, end * slots);

@@ -53,6 +53,12 @@ std::optional<LengthAdvice> advise_length(const Summary& summary) {
   return advice;
 }
 
+std::optional<LengthAdvice> advise_length(const std::vector<LengthRun>& runs) {
+  const auto longest = std::max_element(runs.begin(), runs.end(),
+                                        [](const LengthRun& a, const LengthRun& b) { return a.drafts < b.drafts; });
+  return longest == runs.end() ? std::nullopt : advise_length(summarise(longest->tasks));
+}
+
 OrderedJson advice_json(const LengthAdvice& advice) {
   OrderedJson lengths = OrderedJson::array();
   for (const DraftLength& length : advice.lengths) {

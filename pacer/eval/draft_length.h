@@ -39,6 +39,9 @@ struct LengthRun {
   int64_t drafts = 0;
   std::vector<TaskResult> tasks;
 };
+// From the longest of several: only it tells of all the others.
+std::optional<LengthAdvice> advise_length(const std::vector<LengthRun>& runs);
+
 // [{"drafts", "acceptance_length", "speedup_cpu", "speedup_wall", "identical", "round_ms": {"propose", "verify",
 // "host"}}]
 OrderedJson length_runs_json(const std::vector<LengthRun>& runs);

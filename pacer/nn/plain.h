@@ -2,8 +2,9 @@
 // compared with. The functions of the room come here for tensors outside of host memory, and everywhere when the user
 // asks for it (pacer/device/kernels.h). Contracts are those of the headers that the functions bear their names from.
 //
-// What devices refuse is avoided: float64, reductions wider than kTileColumns, operators on nothing, indices of another
-// type than pacer/device/indices.h names. Loops over tiles are fixed by shapes, so that equal calls round equally.
+// What devices refuse is avoided: float64, reductions wider than tile_columns(), operators on nothing, indices of
+// another type than pacer/device/indices.h names. Loops over tiles are fixed by shapes, so that equal calls round
+// equally.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,9 @@
 
 namespace pacer::nn::plain {
 
-inline constexpr int64_t kTileColumns = 4096;  // most columns of a row in one reduction: an on-chip buffer holds them
+inline constexpr int64_t kTileColumns = 4096;
+// Most columns of a row in one reduction on that device: kTileColumns, or fewer where an on-chip buffer holds fewer.
+int64_t tile_columns(c10::Device device);
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 at::Tensor apply_rope(const at::Tensor& x, const RopeRows& rows);

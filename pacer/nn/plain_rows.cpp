@@ -12,6 +12,11 @@
 
 namespace pacer::nn::plain {
 
+int64_t tile_columns(c10::Device device) {
+  const int64_t most = device::most_reduced_columns(device);
+  return most > 0 ? std::min(most, kTileColumns) : kTileColumns;
+}
+
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   if (auto* fused = device::fused_operators(x.device()).rms_norm) return fused(x, weight, epsilon);
   const at::Tensor wide = x.to(at::kFloat);

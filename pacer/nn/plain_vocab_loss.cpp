@@ -25,23 +25,21 @@ namespace {
 
 // Calls body(begin, end) for the tiles of a row of `columns`.
 template <typename Body>
-void for_tiles(int64_t columns, const Body& body) {
-  for (int64_t begin = 0; begin < columns; begin += kTileColumns) {
-    body(begin, std::min(begin + kTileColumns, columns));
-  }
+void for_tiles(int64_t columns, int64_t tile, const Body& body) {
+  for (int64_t begin = 0; begin < columns; begin += tile) body(begin, std::min(begin + tile, columns));
 }
 
 // log of the sum of exponentials of each row, and the largest: [R] each.
 struct LogSum {
   at::Tensor log_sum, largest;
 };
-LogSum log_sum_of(const at::Tensor& logits) {
+LogSum log_sum_of(const at::Tensor& logits, int64_t tile_width) {
   at::Tensor largest, sum;
-  for_tiles(logits.size(1), [&](int64_t begin, int64_t end) {
+  for_tiles(logits.size(1), tile_width, [&](int64_t begin, int64_t end) {
     const at::Tensor tile = logits.slice(1, begin, end).amax(1);
     largest = largest.defined() ? at::maximum(largest, tile) : tile;
   });
-  for_tiles(logits.size(1), [&](int64_t begin, int64_t end) {
+  for_tiles(logits.size(1), tile_width, [&](int64_t begin, int64_t end) {
     const at::Tensor tile = at::exp(logits.slice(1, begin, end) - largest.unsqueeze(1)).sum(1);
     sum = sum.defined() ? sum + tile : tile;
   });
@@ -49,9 +47,9 @@ LogSum log_sum_of(const at::Tensor& logits) {
 }
 
 // Sum over columns of a [R, n], tile by tile.
-at::Tensor row_sum(const at::Tensor& values) {
+at::Tensor row_sum(const at::Tensor& values, int64_t tile_width) {
   at::Tensor sum;
-  for_tiles(values.size(1), [&](int64_t begin, int64_t end) {
+  for_tiles(values.size(1), tile_width, [&](int64_t begin, int64_t end) {
     const at::Tensor tile = values.slice(1, begin, end).sum(1);
     sum = sum.defined() ? sum + tile : tile;
   });
@@ -61,7 +59,7 @@ at::Tensor row_sum(const at::Tensor& values) {
 // g [R, n] f32, rounded to the dtype of weight, times weight [n, K] -> [R, K] f32.
 at::Tensor back_product(const at::Tensor& g, const at::Tensor& weight) {
   at::Tensor sum;
-  for_tiles(g.size(1), [&](int64_t begin, int64_t end) {
+  for_tiles(g.size(1), kTileColumns, [&](int64_t begin, int64_t end) {
     const at::Tensor rounded = g.slice(1, begin, end).to(weight.scalar_type()).to(at::kFloat);
     const at::Tensor part = at::mm(rounded, weight.slice(0, begin, end).to(at::kFloat));
     sum = sum.defined() ? sum.add_(part) : part;
@@ -72,7 +70,8 @@ at::Tensor back_product(const at::Tensor& g, const at::Tensor& weight) {
 // Some rows of the loss, on the device.
 class Rows {
  public:
-  Rows(const VocabLossInput& in, int64_t begin, int64_t end) : in_(in), begin_(begin), end_(end) {}
+  Rows(const VocabLossInput& in, int64_t begin, int64_t end, int64_t tile)
+      : in_(in), begin_(begin), end_(end), tile_(tile) {}
 
   struct Terms {
     at::Tensor ce, l1, correct;  // [r] f32
@@ -84,7 +83,7 @@ class Rows {
     if (in_.markov.defined()) {
       z.add_(product_f32(in_.markov.index_select(0, longs(markov_rows())), in_.markov_out));
     }
-    const auto [log_sum, largest] = log_sum_of(z);
+    const auto [log_sum, largest] = log_sum_of(z, tile_);
     std::vector<int64_t> label;
     std::vector<float> has_label, ce_scale, l1_scale;
     for (auto row = static_cast<size_t>(begin_); row < static_cast<size_t>(end_); ++row) {
@@ -104,12 +103,12 @@ class Rows {
     if (in_.teacher.defined()) {
       const auto [p, outside] = teacher();
       const at::Tensor difference = q - p;
-      terms.l1 = row_sum(difference.abs());
+      terms.l1 = row_sum(difference.abs(), tile_);
       if (outside.defined()) terms.l1 = terms.l1 + outside;
       terms.l1 = terms.l1.clamp_max(2.0);  // rounding must not make an acceptance rate negative
       if (in_.gradient) {
         const at::Tensor sign = at::sign(difference);
-        slope = q * (sign - row_sum(sign * q).unsqueeze(1));
+        slope = q * (sign - row_sum(sign * q, tile_).unsqueeze(1));
       }
     } else {
       terms.l1 = at::zeros_like(terms.ce);
@@ -155,23 +154,24 @@ class Rows {
     at::Tensor kept, log_sum, outside;
     if (in_.kept_ids.empty()) {
       kept = product_f32(states, in_.teacher_head);
-      log_sum = log_sum_of(kept).log_sum;
+      log_sum = log_sum_of(kept, tile_).log_sum;
     } else {
       const at::Tensor head = in_.teacher_kept_head.defined() ? in_.teacher_kept_head
                                                               : in_.teacher_head.index_select(0, longs(in_.kept_ids));
       kept = product_f32(states, head);
-      log_sum = in_.renormalised                ? log_sum_of(kept).log_sum
+      log_sum = in_.renormalised                ? log_sum_of(kept, tile_).log_sum
                 : in_.teacher_log_sum.defined() ? in_.teacher_log_sum.index_select(0, rows)
                                                 : log_sum_rows(states, in_.teacher_head);
     }
     const at::Tensor p = at::exp(kept - log_sum.unsqueeze(1));
     const at::Tensor places = longs(place);
-    if (!in_.kept_ids.empty() && !in_.renormalised) outside = (1 - row_sum(p)).clamp_min(0).index_select(0, places);
+    if (!in_.kept_ids.empty() && !in_.renormalised)
+      outside = (1 - row_sum(p, tile_)).clamp_min(0).index_select(0, places);
     return {p.index_select(0, places), outside};
   }
 
   const VocabLossInput& in_;
-  int64_t begin_, end_;
+  int64_t begin_, end_, tile_;
 };
 
 // Rows in the order of their Markov rows, so that the gradients of those that share one are added before they are
@@ -197,7 +197,7 @@ std::vector<T> ordered(const std::vector<T>& values, const std::vector<int64_t>&
 at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head) {
   // The running maximum and sum of each row, over tiles of logits that are gone again.
   at::Tensor largest, sum;
-  for_tiles(head.size(0), [&](int64_t begin, int64_t end) {
+  for_tiles(head.size(0), tile_columns(states.device()), [&](int64_t begin, int64_t end) {
     const at::Tensor tile = product_f32(states, head.slice(0, begin, end));
     const at::Tensor higher = largest.defined() ? at::maximum(largest, tile.amax(1)) : tile.amax(1);
     const at::Tensor part = at::exp(tile - higher.unsqueeze(1)).sum(1);
@@ -210,13 +210,13 @@ at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head) {
 VocabLossOutput vocab_loss(const VocabLossInput& given, int64_t tile_bytes) {
   const at::NoGradGuard no_grad;
   VocabLossOutput out;
-  const int64_t rows = given.hidden.size(0), n = given.head.size(0);
+  const int64_t rows = given.hidden.size(0), n = given.head.size(0), tile = tile_columns(given.hidden.device());
   const std::vector<int64_t> order = order_of(given);
   VocabLossInput in = given;
   in.label = ordered(given.label, order), in.teacher_row = ordered(given.teacher_row, order);
   in.markov_row = ordered(given.markov_row, order);
   in.ce_scale = ordered(given.ce_scale, order), in.l1_scale = ordered(given.l1_scale, order);
-  const at::Tensor places = Rows(in, 0, rows).longs(order);
+  const at::Tensor places = Rows(in, 0, rows, tile).longs(order);
   if (rows > 0) in.hidden = given.hidden.index_select(0, places);
 
   const auto wide = in.hidden.options().dtype(at::kFloat);
@@ -233,7 +233,7 @@ VocabLossOutput vocab_loss(const VocabLossInput& given, int64_t tile_bytes) {
   std::vector<at::Tensor> terms;
   for (int64_t begin = 0; begin < rows; begin += at_once) {
     const int64_t end = std::min(begin + at_once, rows);
-    const Rows some(in, begin, end);
+    const Rows some(in, begin, end, tile);
     const Rows::Terms of = some();
     terms.push_back(at::stack({of.ce, of.l1, of.correct}, 1));
     if (!in.gradient) continue;
@@ -253,7 +253,7 @@ VocabLossOutput vocab_loss(const VocabLossInput& given, int64_t tile_bytes) {
     std::vector<int64_t> place_of(order.size());
     for (size_t i = 0; i < order.size(); ++i) place_of[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
     out.d_hidden = d_hidden.to(in.hidden.scalar_type());
-    if (rows > 0) out.d_hidden = out.d_hidden.index_select(0, Rows(in, 0, rows).longs(place_of));
+    if (rows > 0) out.d_hidden = out.d_hidden.index_select(0, Rows(in, 0, rows, tile).longs(place_of));
     if (d_markov.defined()) out.d_markov = d_markov.to(in.markov.scalar_type());
   }
 

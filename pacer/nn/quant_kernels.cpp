@@ -13,8 +13,8 @@ std::vector<const QuantKernels*> available_quant_kernels() {
 }
 
 const QuantKernels& quant_kernels() {
-  static const QuantKernels& chosen = chosen_kernels(available_quant_kernels(), "quantised weights");
-  return chosen;
+  static const QuantKernels* const chosen = &chosen_kernels(available_quant_kernels(), "quantised weights");
+  return *chosen;
 }
 
 }  // namespace pacer::nn

@@ -1,6 +1,8 @@
 #include "pacer/nn/rms_norm.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -46,10 +48,12 @@ void forward_rows(const T* x, const T* weight, T* y, float* scales, int64_t rows
 }
 
 // With n = x * scale and g = dy * weight:  dx = scale * (g - n * mean(g * n)),  dweight = sum over rows of dy * n.
-// The rows of dweight are added in order by column ranges, so its bits do not depend on the number of threads.
+// The rows of dweight are added in order by column ranges, so its bits do not depend on the number of threads; in
+// groups first, because one long f32 sum loses a digit over the thousands of rows that a step has.
 template <typename T>
 void backward_rows(const T* x, const T* weight, const T* dy, const float* scales, T* dx, float* dweight, int64_t rows,
                    int64_t width) {
+  constexpr int64_t kGroup = 64;
   at::parallel_for(0, rows, 1 + 16384 / width, [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T *in = x + row * width, *grad = dy + row * width;
@@ -64,9 +68,15 @@ void backward_rows(const T* x, const T* weight, const T* dy, const float* scales
     }
   });
   at::parallel_for(0, width, 1 + 16384 / (rows + 1), [=](int64_t begin, int64_t end) {
-    for (int64_t row = 0; row < rows; ++row) {
-      const T *in = x + row * width, *grad = dy + row * width;
-      for (int64_t i = begin; i < end; ++i) dweight[i] += widen(grad[i]) * (widen(in[i]) * scales[row]);
+    std::vector<float> group(static_cast<size_t>(end - begin));
+    float* const sums = group.data();
+    for (int64_t first = 0; first < rows; first += kGroup) {
+      std::fill_n(sums, end - begin, 0.0f);
+      for (int64_t row = first; row < std::min(first + kGroup, rows); ++row) {
+        const T *in = x + row * width, *grad = dy + row * width;
+        for (int64_t i = begin; i < end; ++i) sums[i - begin] += widen(grad[i]) * (widen(in[i]) * scales[row]);
+      }
+      for (int64_t i = begin; i < end; ++i) dweight[i] += sums[i - begin];
     }
   });
 }

@@ -5,9 +5,11 @@ function(pacer_nn_flags file)
   set_property(SOURCE "${PROJECT_SOURCE_DIR}/pacer/nn/${file}" APPEND PROPERTY COMPILE_OPTIONS -O3 ${ARGN})
 endfunction()
 
-pacer_nn_flags(rms_norm.cpp)
-pacer_nn_flags(rope.cpp -ffp-contract=off)
+# GCC 13 and 14 take the growth of a vector<bool> in LibTorch's custom_function.h for a copy out of bounds at -O3.
+pacer_nn_flags(rms_norm.cpp -Wno-array-bounds)
+pacer_nn_flags(rope.cpp -ffp-contract=off -Wno-array-bounds)
 pacer_nn_flags(causal_attention.cpp -ffp-contract=off)
+pacer_nn_flags(leading_sums.cpp -ffp-contract=off)
 pacer_nn_flags(row_kernels_plain.cpp -ffp-contract=off)
 pacer_nn_flags(quant_kernels_plain.cpp -ffp-contract=off)
 # The lanes of lanes.h are wider than the registers of some sets; nothing of them crosses a call (-Wpsabi).

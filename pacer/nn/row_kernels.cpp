@@ -24,8 +24,9 @@ std::vector<const RowKernels<T>*> available_row_kernels() {
 
 template <typename T>
 const RowKernels<T>& row_kernels() {
-  static const RowKernels<T>& chosen = chosen_kernels(available_row_kernels<T>(), sizeof(T) == 2 ? "bf16" : "f32");
-  return chosen;
+  static const RowKernels<T>* const chosen =
+      &chosen_kernels(available_row_kernels<T>(), sizeof(T) == 2 ? "bf16" : "f32");
+  return *chosen;
 }
 
 template const RowKernels<float>& row_kernels<float>();

@@ -82,17 +82,29 @@ RowLinear<T>::RowLinear(const std::vector<at::Tensor>& weights, PanelArena& aren
 }
 
 template <typename T>
+const T* RowLinear<T>::in_pairs(const T* x, int64_t rows, std::vector<T>& padded) const {
+  constexpr int64_t pair = kPair<T>;
+  if (inputs_ % pair == 0) return x;
+  padded.resize(static_cast<size_t>(rows * steps_ * pair));
+  for (int64_t m = 0; m < rows; ++m) std::copy_n(x + m * inputs_, inputs_, padded.data() + m * steps_ * pair);
+  return padded.data();
+}
+
+template <typename T>
+void RowLinear<T>::panel_sums(const T* x, int64_t p, float* y) const {
+  std::vector<T> padded;
+  const int64_t lanes = kernels_->lanes, x_stride = steps_ * kPair<T>;
+  kernels_->product(in_pairs(x, 1, padded), x_stride, 1, panels_.get() + p * lanes * x_stride, steps_,
+                    std::min(lanes, stride_ - p * lanes), y, lanes);
+}
+
+template <typename T>
 void RowLinear<T>::sums(const T* x, int64_t rows, float* y, int64_t y_stride) const {
   if (rows == 0) return;
-  constexpr int64_t pair = kPair<T>;
   std::vector<T> padded;
-  if (inputs_ % pair != 0) {  // an odd row gets a zero partner for its last input
-    padded.resize(static_cast<size_t>(rows * steps_ * pair));
-    for (int64_t m = 0; m < rows; ++m) std::copy_n(x + m * inputs_, inputs_, padded.data() + m * steps_ * pair);
-    x = padded.data();
-  }
+  x = in_pairs(x, rows, padded);
   const T* panels = panels_.get();
-  const int64_t lanes = kernels_->lanes, count = (stride_ + lanes - 1) / lanes, x_stride = steps_ * pair;
+  const int64_t lanes = kernels_->lanes, count = this->panels(), x_stride = steps_ * kPair<T>;
   const int64_t groups = (rows + kernels_->most_rows - 1) / kernels_->most_rows;
   const int64_t group = (rows + groups - 1) / groups;
   const int64_t panel_bytes = lanes * x_stride * static_cast<int64_t>(sizeof(T));

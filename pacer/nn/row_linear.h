@@ -34,10 +34,19 @@ class RowLinear {
   // The same into the first stride() columns of rows that are y_stride apart.
   void sums(const T* x, int64_t rows, float* y, int64_t y_stride) const;
 
+  // Weights are read a panel of outputs at a time: outputs p * lanes() and on, the last panel fewer.
+  int64_t lanes() const { return kernels_->lanes; }
+  int64_t panels() const { return (stride_ + lanes() - 1) / lanes(); }
+  // One panel's outputs of one row x [K], with the bits that sums() gives them: y [lanes()].
+  void panel_sums(const T* x, int64_t p, float* y) const;
+
   // x [rows, K] in the dtype of T -> [rows, N] f32.
   at::Tensor operator()(const at::Tensor& x) const;
 
  private:
+  // x, or its copy in `padded` with a zero partner behind an odd row's last input.
+  const T* in_pairs(const T* x, int64_t rows, std::vector<T>& padded) const;
+
   const RowKernels<T>* kernels_;
   int64_t inputs_ = 0, outputs_ = 0, stride_ = 0;
   int64_t steps_ = 0;  // of a sum: K in f32, K / 2 rounded up in bf16

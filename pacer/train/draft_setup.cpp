@@ -25,7 +25,11 @@ draft::MarkovKind markov_kind(const std::string& name) {
 
 }  // namespace
 
-at::ScalarType parse_dtype(const std::string& name) { return name == "f32" ? at::kFloat : at::kBFloat16; }
+at::ScalarType parse_dtype(const std::string& name) {
+  if (name == "f32") return at::kFloat;
+  if (name == "bf16") return at::kBFloat16;
+  throw Error(ErrorKind::bug, "the dtype '" + name + "' passed the checks of the recipe");
+}
 
 draft::LossOptions loss_options(const Recipe& recipe) {
   draft::LossOptions options;
@@ -37,6 +41,8 @@ draft::LossOptions loss_options(const Recipe& recipe) {
   options.dpace_alpha = recipe.loss.dpace_alpha;
   options.renormalised_teacher = recipe.loss.renormalised_teacher;
   options.tile_bytes = recipe.loss.tile_mb << 20;
+  options.anchors_at_once = recipe.data.anchors_at_once;
+  options.fixed_parts = recipe.parallel.exact;
   return options;
 }
 

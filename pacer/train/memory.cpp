@@ -119,9 +119,11 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   const auto layers = static_cast<uint64_t>(draft.layers);
 
   const auto context = static_cast<uint64_t>(longest(train, recipe.data.sequences));
-  const auto slots = static_cast<uint64_t>(recipe.data.sequences * recipe.data.anchors * draft.block_size);
-  const uint64_t saved =
-      context * (taps * h + 2 * h + layers * 2 * kv) + slots * layers * (5 * h + 2 * q + 2 * kv + 3 * f);
+  const int64_t part =
+      draft::blocks_of_a_part(loss_options(recipe), recipe.data.sequences * recipe.data.anchors, draft.block_size);
+  const auto slots = static_cast<uint64_t>(part * draft.block_size);
+  const uint64_t saved = context * (taps * h + 2 * h + layers * 2 * kv);
+  const uint64_t saved_of_part = slots * layers * (5 * h + 2 * q + 2 * kv + 3 * f);
   const auto together = static_cast<uint64_t>(longest(train, std::max<int64_t>(8, recipe.features.rows_together)));
   const auto th = static_cast<uint64_t>(target.hidden_size), tf = static_cast<uint64_t>(target.intermediate_size);
   const uint64_t forward = together * (4 * th + 3 * tf) * c10::elementSize(parse_dtype(recipe.model.dtype));
@@ -142,7 +144,8 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
                     {"kept features", features.train + features.validation, "features.memory_mb", /*on_host=*/true},
                     {"features of two micro-batches",
                      2 * feature_bytes(static_cast<int64_t>(context), target, taps, states), "data.sequences"},
-                    {"activations of the draft", 2 * saved * item, "data.sequences"},
+                    {"context of the draft", 2 * saved * item, "data.sequences"},
+                    {"activations of blocks", 2 * saved_of_part * item, "data.anchors_at_once"},
                     {"activations of the target", forward, "features.rows_together"},
                     {"logits", static_cast<uint64_t>(recipe.loss.tile_mb) << 20, "loss.tile_mb"},
                     {"libraries", kLibraries, "", /*on_host=*/true}};

@@ -38,6 +38,7 @@ struct DataSection {
   int64_t max_length = 2048;
   int64_t sequences = 8;
   int64_t anchors = 24;
+  int64_t anchors_at_once = 0;
   int64_t accumulation = 1;
 };
 

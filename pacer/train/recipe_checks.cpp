@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "pacer/base/error.h"
+#include "pacer/draft/block_plan.h"
 #include "pacer/train/recipe_reader.h"
 #include "pacer/train/schema.h"
 
@@ -71,11 +72,11 @@ void check_method(const Checker& check) {
   for (const Key& key : schema()) {
     if (!check.given(key.name)) continue;
     const std::string section = key.section();
-    const bool of_drafts = section == "draft" || section == "features" || section == "loss" ||
-                           key.name == "data.train" || key.name == "data.validation" ||
-                           key.name == "data.validation_rows" || key.name == "data.max_length" ||
-                           key.name == "data.anchors" || key.name == "checkpoint.keep_best" ||
-                           key.name == "schedule.time_budget_s" || key.name == "schedule.budget_clock";
+    const bool of_drafts =
+        section == "draft" || section == "features" || section == "loss" || key.name == "data.train" ||
+        key.name == "data.validation" || key.name == "data.validation_rows" || key.name == "data.max_length" ||
+        key.name == "data.anchors" || key.name == "data.anchors_at_once" || key.name == "checkpoint.keep_best" ||
+        key.name == "schedule.time_budget_s" || key.name == "schedule.budget_clock";
     if (language_model ? !of_drafts : section != "language_model") continue;
     if (value_json(key, recipe) == value_json(key, Recipe{})) continue;  // as a resolved recipe spells out
     check.conflict(key.name, "is nothing that is read with '" + recipe.method + "' of", "method",
@@ -181,6 +182,12 @@ void check_parallel(const Checker& check) {
   if (parallel.exact && recipe.threads > 1) {
     check.conflict("parallel.exact", "needs one thread and there are " + std::to_string(recipe.threads) + " in",
                    "threads", "sums inside of operators depend on threads: leave the key out, or set it to 1");
+  }
+  const int64_t at_once = recipe.data.anchors_at_once, exact_part = draft::LossOptions::kExactPart;
+  if (parallel.exact && at_once > 0 && at_once < exact_part) {
+    check.conflict("data.anchors_at_once",
+                   "is below the " + std::to_string(exact_part) + " blocks whose gradients are added together with",
+                   "parallel.exact", "0, or at least " + std::to_string(exact_part));
   }
   if (parallel.exact && parallel.message_dtype != "f32") {
     check.conflict("parallel.exact", "is true and cannot go with '" + parallel.message_dtype + "' of",

@@ -18,6 +18,10 @@ using device::Collective;
 
 int device_count() { return c10::impl::VirtualGuardImpl(c10::DeviceType::PrivateUse1).deviceCount(); }
 
+device::FusedOperators operators;  // none before load()
+
+device::Loaded load() { return load_torch_npu(operators); }
+
 // The driver counts what the variable leaves.
 device::Visibility visibility() { return {device::VisibilityRule::ascending, "ASCEND_RT_VISIBLE_DEVICES", true}; }
 
@@ -85,10 +89,11 @@ const pacer::device::Plugin* pacer_device_plugin() {
     made.summary = "Ascend NPU through torch_npu";
     made.torch_name = "npu";
     made.torch_type = c10::DeviceType::PrivateUse1;
-    made.load = npu::load_torch_npu;
+    made.load = npu::load;
     made.device_count = npu::device_count;
     made.visibility = npu::visibility;
     made.capabilities = npu::capabilities;
+    made.operators = &npu::operators;
     made.advice = npu::advice;
     made.environment = npu::environment;
     made.collectives = "hccl";

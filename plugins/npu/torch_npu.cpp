@@ -9,6 +9,8 @@
 #include <string>
 #include <system_error>
 
+#include "plugins/npu/fused.h"
+
 namespace pacer::npu {
 namespace {
 
@@ -84,7 +86,7 @@ bool needs_python(const std::string& message) {
 
 }  // namespace
 
-device::Loaded load_torch_npu() {
+device::Loaded load_torch_npu(device::FusedOperators& operators) {
   const std::string given = value_of("PACER_TORCH_NPU"), library = given.empty() ? kLibrary : given;
   if (!given.empty() && !std::filesystem::exists(given)) {
     throw std::runtime_error("PACER_TORCH_NPU=" + given + " does not exist");
@@ -102,13 +104,16 @@ device::Loaded load_torch_npu() {
     handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (handle == nullptr) throw std::runtime_error(loader_message());
   }
+  std::string missing;
+  operators = find_fused_operators(missing);
+  if (!missing.empty()) missing = "; " + missing;
   if (void* start = ::dlsym(handle, kStart); start != nullptr) {
     reinterpret_cast<void (*)(signed char)>(start)(rank_device());
-    return {true, library + " (native build)"};
+    return {true, library + " (native build)" + missing};
   }
   if (python == nullptr) python = open_python();
   start_python(python);
-  return {true, library + " (wheel build, with Python)"};
+  return {true, library + " (wheel build, with Python)" + missing};
 }
 
 }  // namespace pacer::npu

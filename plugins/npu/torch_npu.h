@@ -11,6 +11,8 @@ namespace pacer::npu {
 //
 // Absent: no such library. Throws std::runtime_error for one that is there: the loader's message, or what starting it
 // said, with the step that failed.
-device::Loaded load_torch_npu();
+//
+// operators: filled as soon as the library is open, with what it declares; the note says what of it cannot be used.
+device::Loaded load_torch_npu(device::FusedOperators& operators);
 
 }  // namespace pacer::npu

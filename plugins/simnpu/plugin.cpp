@@ -1,7 +1,10 @@
 // The door: what Pacer finds in libpacer_simnpu.so.
 #include <cstdlib>
+#include <stdexcept>
+#include <string>
 
 #include "pacer/device/plugin.h"
+#include "plugins/npu/fused.h"
 #include "plugins/simnpu/collectives/sim_hccl.h"
 #include "plugins/simnpu/memory/fault.h"
 #include "plugins/simnpu/operators/fallback.h"
@@ -16,11 +19,19 @@ namespace {
 using device::Capability;
 using device::Collective;
 
+device::FusedOperators& operators() {
+  static device::FusedOperators found;  // none before load()
+  return found;
+}
+
 device::Loaded load() {
   settings();
   list_switches();  // a mistake in the environment is told before anything is registered
   register_device();
   register_operators();
+  std::string missing;
+  operators() = npu::find_fused_operators(missing);
+  if (!missing.empty()) throw std::logic_error("the simulator lacks fused operators: " + missing);
   install_fault_handler();
   // Before LibTorch's own statics go: it was loaded earlier, so its destructors run later.
   std::atexit([] { Runtime::get().shut_down(); });
@@ -73,7 +84,8 @@ device::Capabilities capabilities() {
     all.collectives[each] = moved;
   }
   // The on-chip buffer of the real device holds 4096 columns of a softmax in f32.
-  all.most_reduced_columns = 4096;
+  const int64_t columns = value_of(Switch::reduced_columns);
+  all.most_reduced_columns = columns > 0 ? columns : 4096;
   return all;
 }
 
@@ -98,7 +110,7 @@ const device::Plugin* plugin() {
     made->device_count = &device_count;
     made->visibility = &visibility;
     made->capabilities = &capabilities;
-    made->operators = fused_operators();
+    made->operators = &operators();
     made->environment = &environment;
     made->collectives = "hccl";
     made->make_backend = &make_backend;

@@ -36,7 +36,7 @@ struct Row {
 constexpr int64_t kAny = INT64_MAX;
 
 // In the order of the enumeration.
-std::array<Row, 16> rows = {{
+std::array<Row, 17> rows = {{
     {"hazard_checker", "two accesses of one memory without an order throw", 1, {1}},
     {"poison", "memory that was handed out and not yet written reads as NaN", 1, {1}},
     {"delay_seed", "start kernels late by amounts drawn from this seed", kAny, {0}},
@@ -52,6 +52,10 @@ std::array<Row, 16> rows = {{
     {"refuse_reduce_bool", "collectives that reduce bool", 1, {1}},
     {"refuse_reduce_uint8", "collectives that reduce uint8", 1, {1}},
     {"refuse_single_rank", "collectives of a group of one rank", 1, {1}},
+    {"reduced_columns",
+     "most columns of a matrix that one operator reduces over, as the on-chip buffer has them",
+     kAny,
+     {0}},
     {"ignore_visible_devices", "count the devices of the machine, whatever ASCEND_RT_VISIBLE_DEVICES says", 1, {1}},
 }};
 

@@ -37,6 +37,7 @@ enum class Switch {
   refuse_reduce_bool,
   refuse_reduce_uint8,
   refuse_single_rank,
+  reduced_columns,         // other than 0: rows wider than this are not reduced by one operator; off unless asked for
   ignore_visible_devices,  // the device count is what the machine has, whatever ASCEND_RT_VISIBLE_DEVICES says
 };
 

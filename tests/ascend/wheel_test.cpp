@@ -10,13 +10,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "pacer/base/error.h"
 #include "pacer/device/back_ends.h"
 #include "pacer/device/plugin_loader.h"
+#include "plugins/npu/fused_schemas.h"
 #include "tests/support/files.h"
 
 namespace pacer::device {
@@ -58,6 +61,19 @@ TEST(AscendWheel, PluginsCompileLinkAndLoad) {
   EXPECT_TRUE(c10::impl::hasDeviceGuardImpl(c10::DeviceType::PrivateUse1));
   EXPECT_EQ(c10::DeviceTypeName(c10::DeviceType::PrivateUse1, /*lower_case=*/true), "npu");
   EXPECT_EQ(plugin->device_count(), 0);
+
+  // The library declares its operators as soon as it is open: as the simulator does, and so that Pacer can call them.
+  for (const char* declared : {pacer::npu::kRmsNormSchema, pacer::npu::kSwigluSchema, pacer::npu::kRotaryMulSchema,
+                               pacer::npu::kFusionAttentionSchema}) {
+    const c10::FunctionSchema schema = torch::jit::parseSchema(std::string("npu::") + declared);
+    const auto found = c10::Dispatcher::singleton().findSchema(schema.operator_name());
+    ASSERT_TRUE(found) << declared;
+    EXPECT_EQ(found->schema(), schema);
+  }
+  ASSERT_NE(plugin->operators, nullptr);
+  EXPECT_NE(plugin->operators->rms_norm, nullptr);
+  EXPECT_NE(plugin->operators->swiglu, nullptr);
+  EXPECT_NE(plugin->operators->attention, nullptr);
 
   const Plugin* collectives = open_plugin(plugin->collectives);
   ASSERT_NE(collectives, nullptr);

@@ -207,6 +207,28 @@ TEST(BlockProposer, ProposesAtMostTheLimit) {
   EXPECT_TRUE(proposer->propose(4, 0, true, greedy).tokens.empty());
 }
 
+// Greedy proposals leave out what cannot lead. A leader that the decoder refuses, as it does with rows that pad a
+// vocabulary, must not hide the likeliest of the others.
+TEST(BlockProposer, ARefusedLeaderDoesNotHideTheOthers) {
+  const auto target = golden_target();
+  const auto proposer = load_block_proposer(test::golden("dspark/vanilla_fitted"), target);
+  const int64_t tokens = target->config().vocab_size / 3;
+  int refused = 0;
+  const DrawToken draw = [&](const at::Tensor& logits, at::Tensor* law) {
+    if (law != nullptr) *law = at::softmax(logits, 0);
+    refused += logits.argmax().item<int64_t>() >= tokens;
+    return logits.slice(0, 0, tokens).argmax().item<int64_t>();
+  };
+  for (int64_t start = 0; start < 20; ++start) {
+    const std::vector<int64_t> prompt = {start, start + 1, start + 2};
+    proposer->start(prompt, target->forward(target::TokenBatch::single(prompt), proposer->taps()).tapped);
+    const std::vector<int64_t> whole = proposer->propose(4, 100, false, draw).tokens;
+    refused = 0;
+    EXPECT_EQ(proposer->propose(4, 100, true, draw).tokens, whole) << start;
+  }
+  EXPECT_GT(refused, 0);
+}
+
 TEST(BlockProposerErrors, SayWhatIsWrong) {
   const auto target = golden_target();
   EXPECT_THROW(load_block_proposer(test::golden("dspark/dflash_fitted"), target, {.confidence_threshold = 0.5}), Error);

@@ -39,6 +39,17 @@ std::vector<TaskResult> rigged(int64_t k, double acceptance, double plain_step, 
   return {{"task", {turn}}};
 }
 
+TEST(DraftLength, OfSeveralRunsTheLongestAdvises) {
+  const LengthRun one{1, rigged(1, 0.9, 1.0, 0.1, 1.2)}, eight{8, rigged(8, 0.9, 1.0, 0.1, 1.2)};
+  for (const std::vector<LengthRun>& runs : {std::vector{one, eight}, std::vector{eight, one}}) {
+    const auto advice = advise_length(runs);
+    ASSERT_TRUE(advice);
+    EXPECT_EQ(advice->lengths.size(), 9u);
+    EXPECT_GT(advice->best.drafts, 1);
+  }
+  EXPECT_FALSE(advise_length(std::vector<LengthRun>{}));
+}
+
 TEST(DraftLength, Report110SaysWhenNoLengthPays) {
   // A draft that is right nine times in ten and as dear as five plain steps, on a target to which rows are not cheap.
   const auto advice = advise_length(summarise(rigged(8, 0.9, 1.0, 5.0, 4.0)));

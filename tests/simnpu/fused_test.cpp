@@ -78,7 +78,7 @@ TEST(SimnpuFused, RmsNorm) {
   const auto plain = [](const Tensors& t) { return t[0] * at::rsqrt(t[0].square().mean(-1, true) + 1e-3) * t[1]; };
   const Tensors inputs = {normal({3, 5, 16}, 1), normal({16}, 2)};
   expect_same(
-      [](const Tensors& t) { return call("npu_rms_norm", {{"self", t[0]}, {"gamma", t[1]}, {"epsilon", 1e-3}}); },
+      [](const Tensors& t) { return call("npu_rms_norm", {{"input", t[0]}, {"gamma", t[1]}, {"epsilon", 1e-3}}); },
       plain, inputs);
   expect_same([](const Tensors& t) { return plugin().operators->rms_norm(t[0], t[1], 1e-3); }, plain, inputs);
 }
@@ -88,7 +88,7 @@ TEST(SimnpuFused, Swiglu) {
     const Tensors halves = t[0].chunk(2, -1);
     return at::silu(halves[0]) * halves[1];
   };
-  expect_same([](const Tensors& t) { return call("npu_swiglu", {{"self", t[0]}}); }, plain, {normal({4, 10}, 3)});
+  expect_same([](const Tensors& t) { return call("npu_swiglu", {{"input", t[0]}}); }, plain, {normal({4, 10}, 3)});
   expect_same([](const Tensors& t) { return plugin().operators->swiglu(t[0]); }, plain, {normal({2, 3, 8}, 4)});
 }
 
@@ -97,7 +97,7 @@ TEST(SimnpuFused, RotaryMul) {
     const Tensors halves = t[0].chunk(2, -1);
     return t[0] * t[1] + at::cat({-halves[1], halves[0]}, -1) * t[2];
   };
-  expect_same([](const Tensors& t) { return call("npu_rotary_mul", {{"self", t[0]}, {"r1", t[1]}, {"r2", t[2]}}); },
+  expect_same([](const Tensors& t) { return call("npu_rotary_mul", {{"input", t[0]}, {"r1", t[1]}, {"r2", t[2]}}); },
               plain, {normal({2, 3, 5, 8}, 5), normal({1, 1, 5, 8}, 6), normal({1, 1, 5, 8}, 7)});
 }
 

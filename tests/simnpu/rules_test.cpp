@@ -94,6 +94,19 @@ TEST(SimnpuRulesMore, AnEmptyTensorInAListIsRefusedToo) {
   EXPECT_THAT(message_of([&] { at::_foreach_add(list, 1); }), HasSubstr("coreDim must not equal 0"));
 }
 
+TEST(SimnpuRulesMore, RowsWiderThanTheBufferAreNotReducedByOneOperator) {
+  const at::Tensor rows = at::ones({3, 40}, npu());
+  for (const auto& [columns, refused] : std::vector<std::pair<int64_t, bool>>{{0, false}, {40, false}, {39, true}}) {
+    const SwitchScope limit("reduced_columns", columns);
+    for (const std::string& message : {message_of([&] { rows.sum(1); }), message_of([&] { rows.amax(1); }),
+                                       message_of([&] { at::logsumexp(rows, 1); })}) {
+      EXPECT_EQ(message.find("ub overflow, requires 40 columns while 39") != std::string::npos, refused) << message;
+    }
+    EXPECT_EQ(plugin().capabilities().most_reduced_columns, columns > 0 ? columns : 4096);
+  }
+  synchronize();
+}
+
 TEST(SimnpuRulesMore, Int32IndicesAreAlwaysTaken) {
   const SwitchScope on("refuse_int64_indices", 1);
   const at::Tensor x = at::ones({4, 2}, npu()), index = at::tensor({1, 2}, at::kInt).to(npu());

@@ -61,8 +61,13 @@ TEST(MemoryEstimate, GrowsWithWhatItNames) {
     setup.recipe = recipe;
   };
   grows("draft masters, gradients and moments", [](Recipe& r) { r.draft.layers = 2; });
-  grows("activations of the draft", [](Recipe& r) { r.data.sequences = 6; });
-  grows("activations of the draft", [](Recipe& r) { r.data.anchors = 8; });
+  grows("context of the draft", [](Recipe& r) { r.data.sequences = 6; });
+  grows("activations of blocks", [](Recipe& r) { r.data.anchors = 8; });
+  setup.recipe.data.anchors_at_once = 2;
+  grows("activations of blocks", [](Recipe& r) { r.data.anchors_at_once = 4; });
+  const uint64_t bounded = setup.bytes("activations of blocks");
+  setup.recipe.data.anchors = 400;
+  EXPECT_EQ(setup.bytes("activations of blocks"), bounded) << "however many anchors there are";
   grows("features of two micro-batches", [](Recipe& r) { r.data.sequences = 6; });
   grows("logits", [](Recipe& r) { r.loss.tile_mb = 2; });
   grows("activations of the target", [](Recipe& r) { r.features.rows_together = 16; });

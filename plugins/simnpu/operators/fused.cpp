@@ -14,6 +14,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "plugins/npu/fused_schemas.h"
 #include "plugins/simnpu/operators/launch.h"
 
 namespace pacer::simnpu {
@@ -177,10 +178,9 @@ void register_fused_operators() {
   auto* kernels = new torch::Library(torch::Library::IMPL, "npu", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   auto* autograd =
       new torch::Library(torch::Library::IMPL, "npu", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
-  schemas->def("npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)");
-  schemas->def("npu_swiglu(Tensor self, int dim=-1) -> Tensor");
-  schemas->def(
-      "npu_rotary_mul(Tensor self, Tensor r1, Tensor r2, str rotary_mode='half', Tensor? rotate=None) -> Tensor");
+  schemas->def(npu::kRmsNormSchema);
+  schemas->def(npu::kSwigluSchema);
+  schemas->def(npu::kRotaryMulSchema);
   kernels->impl("npu_rms_norm", &rms_norm_kernel);
   kernels->impl("npu_swiglu", &swiglu_kernel);
   kernels->impl("npu_rotary_mul", &rotary);
@@ -188,19 +188,6 @@ void register_fused_operators() {
   autograd->impl("npu_swiglu", &swiglu_autograd);
   autograd->impl("npu_rotary_mul", &rotary_autograd);
   add_fused_attention(*schemas, *kernels, *autograd);
-}
-
-const device::FusedOperators* fused_operators() {
-  static const device::FusedOperators all = [] {
-    device::FusedOperators made;
-    made.rms_norm = [](const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-      return std::get<0>(rms_norm_autograd(x, weight, epsilon));
-    };
-    made.swiglu = [](const at::Tensor& gate_up) { return swiglu_autograd(gate_up, -1); };
-    made.attention = &fused_attention;
-    return made;
-  }();
-  return &all;
 }
 
 }  // namespace pacer::simnpu

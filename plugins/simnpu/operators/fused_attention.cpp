@@ -8,11 +8,11 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/logical_not.h>
 #include <ATen/ops/matmul.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "plugins/npu/fused_schemas.h"
 #include "plugins/simnpu/operators/fused.h"
 #include "plugins/simnpu/operators/launch.h"
 
@@ -199,23 +199,9 @@ Result npu_fusion_attention(const at::Tensor& query, const at::Tensor& key, cons
 }  // namespace
 
 void add_fused_attention(torch::Library& schemas, torch::Library& kernels, torch::Library& autograd) {
-  schemas.def(
-      "npu_fusion_attention(Tensor query, Tensor key, Tensor value, int head_num, str input_layout, Tensor? pse=None, "
-      "Tensor? padding_mask=None, Tensor? atten_mask=None, float scale=1., float keep_prob=1., "
-      "int pre_tockens=2147483647, int next_tockens=2147483647, int inner_precise=0, int[]? prefix=None, "
-      "int[]? actual_seq_qlen=None, int[]? actual_seq_kvlen=None, int sparse_mode=0, bool gen_mask_parallel=True, "
-      "bool sync=False, str softmax_layout=\"\", Tensor? sink=None, Tensor? dropout_mask=None, int seed=0, "
-      "int offset=0) -> (Tensor, Tensor, Tensor, Tensor, int, int, int)");
+  schemas.def(npu::kFusionAttentionSchema);
   kernels.impl("npu_fusion_attention", &npu_fusion_attention<false>);
   autograd.impl("npu_fusion_attention", &npu_fusion_attention<true>);
-}
-
-at::Tensor fused_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                           const MaybeTensor& visible, double scale) {
-  // The device's mask says what does not take part.
-  const MaybeTensor mask = visible ? MaybeTensor(at::logical_not(*visible)) : std::nullopt;
-  const Options options = checked(query, key, value, query.size(1), "BNSD", scale, 1.0, INT32_MAX, INT32_MAX, 1, false);
-  return Attention::apply(query, key, value, MaybeTensor(), mask, options)[0];
 }
 
 }  // namespace pacer::simnpu

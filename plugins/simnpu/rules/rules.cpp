@@ -80,6 +80,13 @@ void check_rules(const OperatorCall& call) {
       if (dtype == at::kLong && dtype != call.arguments[0].scalar_type()) refuse_dtype(call.name, dtype, "DT_INT32");
     }
   }
+  if (const int64_t most = value_of(Switch::reduced_columns);
+      most > 0 && call.arguments.size() + call.results.size() == 2 && call.arguments[0].dim() == 2) {
+    const at::Tensor &rows = call.arguments[0], &made = call.results.empty() ? call.arguments[1] : call.results[0];
+    const bool reduces = made.numel() == rows.size(0) && rows.size(1) > 1;
+    TORCH_CHECK(!reduces || rows.size(1) <= most, call.name, ": ub overflow, requires ", rows.size(1),
+                " columns while ", most, " are available");
+  }
   if (on(Switch::refuse_bfloat16_logsumexp) && name == "logsumexp" &&
       call.arguments[0].scalar_type() == at::kBFloat16) {
     refuse_dtype(call.name, at::kBFloat16, "DT_FLOAT,DT_FLOAT16");

@@ -15,7 +15,8 @@ struct OperatorCall {
   std::vector<at::Tensor> results;
 };
 
-// Throws for float64 tensors, tensors without elements, int64 indices, logsumexp in bfloat16.
+// Throws for float64 tensors, tensors without elements, int64 indices, logsumexp in bfloat16,
+// reductions over more columns than reduced_columns allows.
 void check_rules(const OperatorCall& call);
 
 void refuse_event_timing();
