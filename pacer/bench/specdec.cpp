@@ -114,10 +114,12 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
   result.tokens_per_cpu_s = static_cast<double>(texts.back().tokens) / median(result.timings.cpu);
   result.decode_only_tokens_per_cpu_s = 1.0 / median(after_prefill);
   const auto width = static_cast<double>(c10::elementSize(dtype));
+  const bool greedy = work.number("temperature") == 0.0;
   double draft_elements = 0, markov_elements = 0;
   for (const auto& [name, weight] : draft.weights) {
-    // Of the Markov tables a draft token reads one row of W1 and all of W2.
-    if (name == "markov_head.markov_w2.weight") markov_elements = static_cast<double>(weight.numel());
+    // Of the Markov tables a draft token reads one row of W1 and, for a distribution, all of W2; for a greedy choice only
+    // the rows that could win, of which no number is known before.
+    if (name == "markov_head.markov_w2.weight" && !greedy) markov_elements = static_cast<double>(weight.numel());
     if (weight.dim() == 2 && !name.starts_with("markov_head.")) draft_elements += static_cast<double>(weight.numel());
   }
   const target::ModelConfig& sizes = target->config();
