@@ -7,10 +7,12 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/logical_or.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 
+#include "pacer/device/indices.h"
 #include "pacer/nn/linear.h"
 #include "pacer/nn/rms_norm.h"
 #include "pacer/target/rope_frequencies.h"
@@ -25,8 +27,9 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const at::Tensor queries = q.transpose(0, 1);
   const at::Tensor keys = k.transpose(0, 1).repeat_interleave(group, 0);
   const at::Tensor values = v.transpose(0, 1).repeat_interleave(group, 0);
-  const at::Tensor position = at::arange(rows), query = position.unsqueeze(1), key = position.unsqueeze(0);
-  const at::Tensor hidden = (key > query) + (key <= query - reach);
+  const at::Tensor position = at::arange(rows, q.options().dtype(at::kInt)), query = position.unsqueeze(1),
+                   key = position.unsqueeze(0);
+  const at::Tensor hidden = at::logical_or(key > query, key <= query - reach);
   const at::Tensor scores = at::matmul(queries, keys.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(2)));
   const at::Tensor weights = at::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1);
   return at::matmul(weights, values).transpose(0, 1);
@@ -38,11 +41,12 @@ DifferentiableModel::DifferentiableModel(const ModelConfig& config, const Weight
     : config_(config), model_(arrange(config, weights)) {}
 
 nn::RopeRows DifferentiableModel::rope_rows(const TokenBatch& batch) const {
-  return rope_table(config_.rope, config_.head_dim, config_.max_position).rows(batch.positions);
+  const nn::RopeRows rows = rope_table(config_.rope, config_.head_dim, config_.max_position).rows(batch.positions);
+  return {rows.cos.to(model_.embedding.device()), rows.sin.to(model_.embedding.device())};
 }
 
 at::Tensor DifferentiableModel::embed(const TokenBatch& batch) const {
-  return at::embedding(model_.embedding, batch.ids);
+  return at::embedding(model_.embedding, device::as_indices(batch.ids, model_.embedding.device()));
 }
 
 at::Tensor DifferentiableModel::layer(int64_t index, const at::Tensor& hidden, const TokenBatch& batch,

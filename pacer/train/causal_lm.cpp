@@ -218,11 +218,10 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
   const Stopwatch watch;
   const Recipe& recipe = resolved.recipe;
   const LanguageModelSection& section = recipe.language_model;
-  Ranks ranks(recipe.parallel, options.world);
+  Ranks ranks(recipe.parallel, recipe.device, options.world);
+  device::Runtime& runtime = ranks.runtime();
   const RunFolder folder(options.run, ranks.first());
   const std::optional<RunPlan> earlier = earlier_plan(folder, ranks);
-  device::Runtime runtime = device::Runtime::open(recipe.device);
-  require_host(ranks, runtime);
   use_threads(earlier, recipe, runtime);
 
   const bool from_weights = section.start == "weights";
@@ -260,7 +259,7 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
   } else if (from_weights) {
     model = load_language_model(recipe.model.target, runtime);
   } else {
-    model = new_language_model(section, static_cast<uint64_t>(recipe.seed));
+    model = new_language_model(section, static_cast<uint64_t>(recipe.seed), runtime);
   }
   int64_t elements = 0;
   for (auto& [name, weight] : model.weights) {

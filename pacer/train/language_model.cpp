@@ -3,12 +3,18 @@
 #include <algorithm>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/ones.h>
 
 #include "pacer/base/files.h"
 #include "pacer/base/random.h"
+#include "pacer/device/device_memory.h"
+#include "pacer/device/indices.h"
+#include "pacer/device/kernels.h"
 #include "pacer/nn/tensor_io.h"
 #include "pacer/target/autograd_forward.h"
 #include "pacer/train/draft_setup.h"
@@ -60,7 +66,17 @@ LabelledTokens::LabelledTokens(const TokenRows& rows) {
 }
 
 at::Tensor label_loss(const at::Tensor& logits, const at::Tensor& labels) {
-  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
+  if (device::in_host_memory(logits)) return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
+  // Devices reduce a row in a buffer of limited size, and may take no int64 indices.
+  constexpr int64_t kTileColumns = 4096;
+  const int64_t rows = logits.size(0), columns = logits.size(1);
+  at::Tensor log_sum;
+  for (int64_t begin = 0; begin < columns; begin += kTileColumns) {
+    const at::Tensor tile = at::logsumexp(logits.slice(1, begin, std::min(begin + kTileColumns, columns)), {1});
+    log_sum = log_sum.defined() ? at::logaddexp(log_sum, tile) : tile;
+  }
+  const at::Tensor places = device::as_indices(labels + at::arange(rows) * columns, logits.device());
+  return (log_sum - logits.reshape({-1}).index_select(0, places)).sum();
 }
 
 at::Tensor LanguageModel::loss_sum(const TokenRows& rows) const {
@@ -71,14 +87,18 @@ at::Tensor LanguageModel::loss_sum(const TokenRows& rows) const {
 void LanguageModel::write(const std::filesystem::path& folder) const {
   write_file(folder / "config.json", config.to_json().dump(2) + "\n");
   std::vector<formats::NamedTensor> tensors;
-  for (const auto& [name, weight] : weights) tensors.push_back({name, nn::view_of(weight.detach())});
+  target::WeightMap host;
+  for (const auto& [name, weight] : weights) host[name] = device::to_host(weight.detach());
+  for (const auto& [name, weight] : host) tensors.push_back({name, nn::view_of(weight)});
   formats::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
 }
 
-LanguageModel new_language_model(const LanguageModelSection& section, uint64_t seed) {
+LanguageModel new_language_model(const LanguageModelSection& section, uint64_t seed, const device::Runtime& runtime) {
   LanguageModel model;
   model.config = new_config(section);
-  model.weights = new_weights(model.config, seed);
+  for (const auto& [name, weight] : new_weights(model.config, seed)) {
+    model.weights[name] = device::to_device(runtime, weight);
+  }
   return model;
 }
 
@@ -87,7 +107,7 @@ LanguageModel load_language_model(const std::filesystem::path& path, device::Run
   model.config = read_target_config(path);
   const auto loaded = target::Target::load(path, at::kFloat, runtime);
   for (const auto& [name, shape] : target::weight_shapes(model.config)) {
-    model.weights[name] = loaded->weight(name).clone();
+    model.weights[name] = device::to_device(runtime, loaded->weight(name).clone());
   }
   return model;
 }

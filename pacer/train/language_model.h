@@ -36,14 +36,14 @@ struct LanguageModel {
   void write(const std::filesystem::path& folder) const;
 };
 
-// Bytes as tokens, and the sizes of the section. Matrices are drawn from N(0, 0.02), norms are 1; each tensor has a
-// stream of its own.
-LanguageModel new_language_model(const LanguageModelSection& section, uint64_t seed);
+// Models are made on the runtime's device. Bytes as tokens, and the sizes of the section. Matrices are drawn from N(0,
+// 0.02), norms are 1; each tensor has a stream of its own.
+LanguageModel new_language_model(const LanguageModelSection& section, uint64_t seed, const device::Runtime& runtime);
 
 // From a Hugging Face folder or a .gguf file.
 LanguageModel load_language_model(const std::filesystem::path& path, device::Runtime& runtime);
 
-// Sum of -log p(label) over logits [T, V].
+// Sum of -log p(label) over logits [T, V]; labels [T] i64 in host memory.
 at::Tensor label_loss(const at::Tensor& logits, const at::Tensor& labels);
 
 }  // namespace pacer::train

@@ -11,13 +11,17 @@
 
 namespace pacer::train {
 
-Ranks::Ranks(const ParallelSection& section, parallel::World* world) : world_(world), level_before_(log_level()) {
+Ranks::Ranks(const ParallelSection& section, const std::string& device, parallel::World* world)
+    : world_(world), level_before_(log_level()) {
   const parallel::LaunchEnvironment environment =
       world == nullptr ? parallel::read_launch_environment() : parallel::LaunchEnvironment{};
   if (!section.wanted()) {
     const int64_t size = world == nullptr ? environment.world : world->size();
     world_ = nullptr;
-    if (size == 1) return;
+    if (size == 1) {
+      runtime_ = device::Runtime::open(device);
+      return;
+    }
     throw Error(ErrorKind::usage,
                 "this is one of " + std::to_string(size) +
                     " processes, and the recipe does not say how they share the "
@@ -25,19 +29,24 @@ Ranks::Ranks(const ParallelSection& section, parallel::World* world) : world_(wo
                 "set parallel.replicate=" + std::to_string(size) + ", or start the command once");
   }
   mesh_ = {.replicate = section.rows(), .shard = section.shards(), .tensor = 1};
-  if (world_ == nullptr) {
-    parallel::require_world(mesh_, environment.world);
-    const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(section.timeout_s * 1e3));
-    own_ = std::make_unique<parallel::World>(environment, parallel::WorldOptions{.timeout = timeout});
-    world_ = own_.get();
-    local_ = environment.local_world;
-  } else {
-    parallel::require_world(mesh_, world_->size());
-    local_ = world_->size();
-  }
-  rank_ = world_->rank();
-  data_rank_ = mesh_.data_rank(rank_);
+  rank_ = world_ == nullptr ? environment.rank : world_->rank();
+  parallel::require_world(mesh_, world_ == nullptr ? environment.world : world_->size());
   if (!first()) set_log_level(LogLevel::off);
+  try {
+    runtime_ = device::Runtime::open(device);
+    if (world_ == nullptr) {
+      const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(section.timeout_s * 1e3));
+      own_ = std::make_unique<parallel::World>(
+          environment, parallel::WorldOptions{
+                           .timeout = timeout, .runtime = runtime_, .through_host = section.collectives == "host"});
+    }
+  } catch (...) {
+    set_log_level(level_before_);
+    throw;
+  }
+  local_ = own_ == nullptr ? world_->size() : environment.local_world;
+  if (own_ != nullptr) world_ = own_.get();
+  data_rank_ = mesh_.data_rank(rank_);
 }
 
 void Ranks::set_up() const {
@@ -66,7 +75,9 @@ bool Ranks::any(bool mine, const char* purpose) {
 }
 
 void Ranks::sum(at::Tensor& values, const char* purpose) {
-  if (parallel()) world_->all().sum(values, purpose).wait();
+  if (!parallel()) return;
+  parallel::ProcessGroup& all = world_->all();
+  (values.scalar_type() == at::kDouble ? all.sum_exact(values, purpose) : all.sum(values, purpose)).wait();
 }
 
 }  // namespace pacer::train

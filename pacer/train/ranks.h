@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
 
 #include "pacer/base/logging.h"
+#include "pacer/device/runtime.h"
 #include "pacer/parallel/mesh.h"
 #include "pacer/parallel/world.h"
 #include "pacer/train/recipe.h"
@@ -16,11 +18,12 @@ namespace pacer::train {
 
 class Ranks {
  public:
-  // Meets the other ranks when the recipe has a section `parallel`. world: ranks that have met already, for programs
-  // that embed Pacer; null: those of the environment. Ranks other than the first say nothing while the run is set up,
-  // which they do all alike, and only warnings then.
-  // Throws Error{usage}: several processes and no section, a mesh of another size, a partial environment.
-  Ranks(const ParallelSection& section, parallel::World* world);
+  // Opens the recipe's device, which is bound when the ranks meet, and meets them when the recipe has a section
+  // `parallel`. world: ranks that have met already, for programs that embed Pacer; null: those of the environment.
+  // Ranks other than the first say nothing while the run is set up, which they do all alike, and only warnings then.
+  // Throws Error{usage}: several processes and no section, a mesh of another size, a partial environment; Error{device}
+  // as Runtime::open, before a rank waits for another.
+  Ranks(const ParallelSection& section, const std::string& device, parallel::World* world);
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -31,8 +34,10 @@ class Ranks {
   int64_t data_size() const { return mesh_.data_size(); }
   void set_up() const;  // the set-up is over
   const parallel::Mesh& mesh() const { return mesh_; }
+  int64_t rank() const { return rank_; }
   int64_t on_this_machine() const { return local_; }  // ranks that share its memory
   parallel::World& world() { return *world_; }
+  device::Runtime& runtime() { return *runtime_; }
 
   // All ranks call these together; with one process they return what they are given.
   std::string from_first(const std::string& text, const char* purpose);
@@ -41,6 +46,7 @@ class Ranks {
   void sum(at::Tensor& values, const char* purpose);
 
  private:
+  std::optional<device::Runtime> runtime_;
   std::unique_ptr<parallel::World> own_;
   parallel::World* world_ = nullptr;
   parallel::Mesh mesh_;

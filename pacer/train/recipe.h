@@ -116,6 +116,8 @@ struct ParallelSection {
   std::string unshard = "broadcast";
   std::string message_dtype = "f32";
   bool overlap = true;
+  std::string collectives = "auto";  // or "host"
+  int64_t generator_stride = 0;
   double timeout_s = 600;
 
   bool wanted() const { return replicate || shard; }

@@ -5,7 +5,6 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
-#include "pacer/device/kernels.h"
 
 namespace pacer::train {
 
@@ -44,12 +43,6 @@ void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& re
   const std::string place = "the plan of rank 0";
   const std::string text = ranks.from_first(plan.to_json().dump(), "a new plan");
   choose_f32_products(RunPlan::from_json(parse_json(text, place), place), plan);
-}
-
-void require_host(const Ranks& ranks, const device::Runtime& runtime) {
-  if (!ranks.parallel() || device::in_host_memory(runtime.device())) return;
-  throw Error(ErrorKind::usage, "ranks train together on processors only, and this run computes on " + runtime.name(),
-              "set device: cpu, or leave the section `parallel` out");
 }
 
 }  // namespace pacer::train

@@ -29,7 +29,4 @@ void use_threads(const std::optional<RunPlan>& earlier, const Recipe& recipe, de
 // mesh, must come to the same choice.
 void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& recipe, Ranks& ranks, RunPlan& plan);
 
-// Throws Error{usage} when ranks would compute elsewhere than in host memory, where the engine keeps its tensors.
-void require_host(const Ranks& ranks, const device::Runtime& runtime);
-
 }  // namespace pacer::train

@@ -308,6 +308,18 @@ std::vector<Key> make_schema() {
       Row("parallel.overlap", at(&R::parallel, &P::overlap),
           "messages travel while ranks compute; `false` waits for each, with the same bits")
           .free(),
+      Row("parallel.collectives", at(&R::parallel, &P::collectives),
+          "`auto`: messages go through the collectives of the device; `host`: through host memory, as where a device "
+          "brings none")
+          .of({"auto", "host"})
+          .free(),
+      Row("parallel.generator_stride", at(&R::parallel, &P::generator_stride),
+          "LibTorch's random number generators of rank r are seeded with `seed` + r times this; 0: the same "
+          "everywhere. "
+          "Pacer's own draws are the same on every mesh")
+          .from(0)
+          .to(1 << 20)
+          .free(),
       Row("parallel.timeout_s", at(&R::parallel, &P::timeout_s),
           "seconds after which a message counts as lost and the ranks end")
           .greater(0)

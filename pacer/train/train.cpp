@@ -110,11 +110,10 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   device::use_kernel_paths({device::parse_kernel_path(recipe.kernel_impl, "kernel_impl"),
                             device::parse_kernel_path(recipe.attention_impl, "attention_impl")});
   if (recipe.method == "causal_lm") return train_causal_lm(resolved, options);
-  Ranks ranks(recipe.parallel, options.world);
+  Ranks ranks(recipe.parallel, recipe.device, options.world);
+  device::Runtime& runtime = ranks.runtime();
   const RunFolder folder(options.run, ranks.first());
   const std::optional<RunPlan> earlier = earlier_plan(folder, ranks);
-  device::Runtime runtime = device::Runtime::open(recipe.device);
-  require_host(ranks, runtime);
   use_threads(earlier, recipe, runtime);
 
   // What is needed, before anything large is allocated.
@@ -122,9 +121,10 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   const RowSets rows = read_row_sets(recipe, target_config.vocab_size);
   const draft::DraftConfig config = draft_config(recipe, target_config, *rows.train);
   const MemoryEstimate estimate = estimate_memory(recipe, target_config, config, *rows.train, *rows.validation);
+  const bool on_host = device::in_host_memory(runtime.device());
   device::MemoryInfo memory_of_rank = runtime.memory();
-  memory_of_rank.available_bytes /= static_cast<uint64_t>(ranks.on_this_machine());
-  require_memory(device::in_host_memory(runtime.device()) ? estimate : estimate.device_part(), memory_of_rank);
+  if (on_host) memory_of_rank.available_bytes /= static_cast<uint64_t>(ranks.on_this_machine());
+  require_memory(on_host ? estimate : estimate.device_part(), memory_of_rank);
   const FeatureMemory memory =
       feature_memory(recipe, target_config, config.target_layer_ids.size(), *rows.train, *rows.validation);
   RunPlan plan = present_plan(recipe, rows, memory, runtime);

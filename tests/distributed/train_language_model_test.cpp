@@ -3,7 +3,6 @@
 
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
-#include "pacer/base/random.h"
 #include "tests/distributed/ranks.h"
 #include "tests/distributed/train_runs.h"
 #include "tests/support/files.h"
@@ -13,38 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Recipe recipe_in(const fs::path& folder) {
-  const RandomStream random(5, Purpose::test);
-  std::string text;
-  for (uint64_t i = 0; i < 2500; ++i) text += static_cast<char>('a' + (i + random.below(i, 3)) % 20);
-  write_file(folder / "text.txt", text);
-  Recipe recipe;
-  recipe.method = "causal_lm";
-  recipe.language_model.text = (folder / "text.txt").string();
-  recipe.language_model.length = 16;
-  recipe.language_model.layers = 2, recipe.language_model.hidden = 24, recipe.language_model.intermediate = 40;
-  recipe.language_model.heads = 4, recipe.language_model.kv_heads = 2;
-  recipe.data.sequences = 2;
-  recipe.optimizer.matrix = "muon";
-  recipe.optimizer.rest = "sharded_adamw";
-  recipe.optimizer.routes = {{"*norm*", "adamw"}};
-  recipe.optimizer.newton_schulz_dtype = "f32";
-  recipe.optimizer.learning_rate = 5e-3;
-  recipe.optimizer.clip = 0.5;
-  recipe.schedule.steps = 8;
-  recipe.schedule.warmup_steps = 2;
-  recipe.validation.every = 4;
-  recipe.validation.rows = 7;  // the last batch is short
-  recipe.checkpoint.every = 4;
-  recipe.logging.every = 3;
-  recipe.logging.tensorboard = false;
-  recipe.seed = 3;
-  return recipe;
-}
-
 TEST(TrainLanguageModelTogether, ExactRunsEndWithTheSameBitsOnEveryMesh) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = small_language_model_recipe(folder.path());
   recipe.parallel.exact = true;
   run_on_ranks(on(recipe, 1, 1), folder.path() / "1x1");
   const Remains reference = remains_of(folder.path() / "1x1");
@@ -62,7 +32,7 @@ TEST(TrainLanguageModelTogether, ExactRunsEndWithTheSameBitsOnEveryMesh) {
 
 TEST(TrainLanguageModelTogether, ContinuesOnAnotherMeshWithTheSameBits) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = small_language_model_recipe(folder.path());
   recipe.parallel.exact = true;
   recipe.schedule.steps.reset();
   recipe.schedule.epochs = 0.5;  // the last step has fewer rows than the others
@@ -79,7 +49,7 @@ TEST(TrainLanguageModelTogether, ContinuesOnAnotherMeshWithTheSameBits) {
 
 TEST(TrainLanguageModelTogether, AgreesWithOneProcessThatTrainsAlone) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = small_language_model_recipe(folder.path());
   recipe.optimizer.matrix = "adamw";
   recipe.optimizer.newton_schulz_dtype = OptimizerSection{}.newton_schulz_dtype;
   recipe.optimizer.epsilon = 1e-3;  // else a gradient of rounding errors is a whole step in its direction

@@ -12,8 +12,19 @@
 #include "pacer/parallel/world.h"
 #include "pacer/train/recipe.h"
 #include "pacer/train/train.h"
+#include "tests/distributed/ranks.h"
 
 namespace pacer::train {
+
+// 20 rows to train on, one a micro-batch and four a step; one in three has a single slot to learn. Muon, AdamW and
+// sharded AdamW all have parameters.
+Recipe uneven_draft_recipe(const std::filesystem::path& folder);
+
+// A language model of two layers over text that it can learn, two rows a micro-batch.
+Recipe small_language_model_recipe(const std::filesystem::path& folder);
+
+// Each rank on a device of its own, when the recipe names one.
+parallel::RankSetup on_device_of(const Recipe& recipe);
 
 // The recipe on a mesh, with `leaves` micro-batches in a step of all ranks together.
 Recipe on(Recipe recipe, int64_t replicate, int64_t shard, int64_t leaves = 4);

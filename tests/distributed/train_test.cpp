@@ -23,43 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Rows of very different lengths, one in three with two answer tokens and so with a single slot to learn.
-void write_uneven_rows(const fs::path& file) {
-  std::vector<data::TokenRow> rows = test::tiny_rows(26);
-  for (size_t i = 0; i < rows.size(); i += 3) {
-    data::TokenRow& row = rows[i];
-    size_t answer = 0;
-    while (row.supervised[answer] == 0) ++answer;
-    row.ids.resize(answer + 2), row.supervised.resize(answer + 2);
-  }
-  test::write_rows(file, rows);
-}
-
-// 20 rows to train on, one a micro-batch and four a step. Muon, AdamW and sharded AdamW all have parameters.
-Recipe recipe_in(const fs::path& folder) {
-  Recipe recipe = test::tiny_recipe(folder);
-  write_uneven_rows(folder / "rows.jsonl");
-  recipe.data.sequences = 1;
-  recipe.data.validation_rows = 6;
-  recipe.draft.vocabulary = 60;
-  recipe.optimizer.matrix = "muon";
-  recipe.optimizer.rest = "adamw";
-  recipe.optimizer.routes = {{"markov_head.*", "sharded_adamw"}, {"norm.weight", "sharded_adamw"}};
-  recipe.optimizer.newton_schulz_dtype = "f32";
-  recipe.optimizer.clip = 0.5;
-  recipe.schedule.steps = 10;
-  recipe.schedule.warmup_steps = 2;
-  recipe.validation.every = 4;
-  recipe.checkpoint.every = 4;
-  recipe.logging.every = 3;
-  recipe.logging.tensorboard = false;
-  recipe.features.memory_mb = 1;
-  return recipe;
-}
-
 TEST(TrainTogether, ExactRunsEndWithTheSameBitsOnEveryMesh) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = uneven_draft_recipe(folder.path());
   recipe.parallel.exact = true;
   run_on_ranks(on(recipe, 1, 1), folder.path() / "1x1");
   const Remains reference = remains_of(folder.path() / "1x1");
@@ -80,7 +46,7 @@ TEST(TrainTogether, ExactRunsEndWithTheSameBitsOnEveryMesh) {
 
 TEST(TrainTogether, ContinuesOnAnotherMeshWithTheSameBits) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = uneven_draft_recipe(folder.path());
   recipe.parallel.exact = true;
   run_on_ranks(on(recipe, 2, 1), folder.path() / "whole");
   run_on_ranks(on(recipe, 1, 4), folder.path() / "parts", /*stop_after=*/5);
@@ -93,7 +59,7 @@ TEST(TrainTogether, ContinuesOnAnotherMeshWithTheSameBits) {
 // A run that ends with a step of fewer micro-batches than there are ranks.
 TEST(TrainTogether, TheLastStepMayLeaveRanksWithoutWork) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = uneven_draft_recipe(folder.path());
   recipe.parallel.exact = true;
   recipe.schedule.steps.reset();
   recipe.schedule.epochs = 1.05;  // 21 rows, four a step
@@ -108,7 +74,7 @@ TEST(TrainTogether, AgreesWithOneProcessThatTrainsAlone) {
     for (const char* normalisation : {"supervised_weight", "per_micro_batch"}) {
       SCOPED_TRACE(std::string(method) + ", " + normalisation);
       const pacer::test::TemporaryFolder folder;
-      Recipe recipe = recipe_in(folder.path());
+      Recipe recipe = uneven_draft_recipe(folder.path());
       recipe.draft.method = method;
       recipe.loss.normalisation = normalisation;
       if (recipe.draft.method == "dflash") {
@@ -154,7 +120,7 @@ TEST(TrainTogether, LearnsInBf16WithoutExactSums) {
 // Rank 1 has rows without a supervised token in them, then nobody has any.
 TEST(ParallelDraft, ARankMayHaveNothingSupervised) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = uneven_draft_recipe(folder.path());
   recipe.parallel.exact = true;
   std::vector<data::TokenRow> rows = test::tiny_rows(4);
   for (const size_t row : {2, 3}) std::ranges::fill(rows[row].supervised, uint8_t{0});
@@ -169,7 +135,7 @@ TEST(ParallelDraft, ARankMayHaveNothingSupervised) {
     const draft::LossOptions loss = loss_options(on_mesh);
     const auto draft = draft::DraftTraining::create(config, loss, target, 3, at::kFloat, runtime);
     FeatureSource features(target, shared, config.target_layer_ids, {});
-    Ranks ranks(on_mesh.parallel, &world);
+    Ranks ranks(on_mesh.parallel, "cpu", &world);
     ParallelDraft together(on_mesh, loss, ranks, *draft);
     const ParallelDraft::Update update = together.step(features, {{{0}, {1}, {2}, {3}}, 0, 4}, 1, 5e-3);
     EXPECT_GT(update.terms.blocks, 0);
@@ -199,7 +165,7 @@ std::string refusal(parallel::World& world, const Recipe& recipe, const fs::path
 
 TEST(TrainTogether, RefusesWhatDoesNotFitTheRanks) {
   const pacer::test::TemporaryFolder folder;
-  Recipe recipe = recipe_in(folder.path());
+  Recipe recipe = uneven_draft_recipe(folder.path());
   recipe.schedule.steps = 2;
   recipe.schedule.warmup_steps = 0;
   run_on_ranks(on(recipe, 2, 1), folder.path() / "run");
