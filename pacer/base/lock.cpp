@@ -48,17 +48,30 @@ FileLock::FileLock(const std::filesystem::path& file, const std::string& busy, c
   }
 }
 
-void remove_leftovers(const fs::path& path) {
-  const std::string prefix = path.filename().string() + ".tmp-";
+namespace {
+template <typename Matches>
+void remove_files(const fs::path& folder, const Matches& matches) {
   std::vector<fs::path> found;
   std::error_code code;
-  for (fs::directory_iterator entry(path.has_parent_path() ? path.parent_path() : fs::path("."), code), end;
-       !code && entry != end; entry.increment(code)) {
-    if (entry->path().filename().string().starts_with(prefix) && entry->is_regular_file(code)) {
-      found.push_back(entry->path());
-    }
+  for (fs::directory_iterator entry(folder, code), end; !code && entry != end; entry.increment(code)) {
+    if (matches(entry->path().filename().string()) && entry->is_regular_file(code)) found.push_back(entry->path());
   }
   for (const fs::path& file : found) fs::remove(file, code);  // one that stays is in nobody's way
+}
+}  // namespace
+
+void remove_leftovers(const fs::path& path) {
+  remove_files(
+      path.has_parent_path() ? path.parent_path() : fs::path("."),
+      [prefix = path.filename().string() + ".tmp-"](const std::string& name) { return name.starts_with(prefix); });
+}
+
+void remove_all_leftovers(const fs::path& folder) {
+  remove_files(folder, [](const std::string& name) {
+    const size_t at = name.rfind(".tmp-"), digits = at + 5;  // NAME.tmp-PROCESS
+    return at != std::string::npos && at > 0 && digits < name.size() &&
+           name.find_first_not_of("0123456789", digits) == std::string::npos;
+  });
 }
 
 FileLock::~FileLock() { ::close(descriptor_); }  // closing unlocks

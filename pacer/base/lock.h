@@ -27,5 +27,7 @@ bool try_lock(int descriptor, const std::filesystem::path& place);
 // Removes PATH.tmp-*: what writers of this file (base/files.h) left behind that were killed. For the holder of a lock
 // that keeps other writers out.
 void remove_leftovers(const std::filesystem::path& path);
+// The same for whatever file of this folder (not of the folders in it): for the holder of a lock on all of them.
+void remove_all_leftovers(const std::filesystem::path& folder);
 
 }  // namespace pacer

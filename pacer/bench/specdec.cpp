@@ -117,8 +117,8 @@ Result specdec(const Work& work, const Settings& settings, device::Runtime& runt
   const bool greedy = work.number("temperature") == 0.0;
   double draft_elements = 0, markov_elements = 0;
   for (const auto& [name, weight] : draft.weights) {
-    // Of the Markov tables a draft token reads one row of W1 and, for a distribution, all of W2; for a greedy choice only
-    // the rows that could win, of which no number is known before.
+    // Of the Markov tables a draft token reads one row of W1 and, for a distribution, all of W2; for a greedy choice
+    // only the rows that could win, of which no number is known before.
     if (name == "markov_head.markov_w2.weight" && !greedy) markov_elements = static_cast<double>(weight.numel());
     if (weight.dim() == 2 && !name.starts_with("markov_head.")) draft_elements += static_cast<double>(weight.numel());
   }

@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 7> kOwnNames = {"run.lock",      "recipe.yaml", "environment.json", "plan.json",
-                                                  "metrics.jsonl", "tensorboard", "checkpoints"};
+constexpr std::array<const char*, 8> kOwnNames = {"run.lock",       "recipe.yaml",   "environment.json", "plan.json",
+                                                  "parameters.txt", "metrics.jsonl", "tensorboard",      "checkpoints"};
 
 // A folder with files of somebody else and no plan was meant for something else.
 void refuse_foreign_folder(const fs::path& path) {

@@ -5,6 +5,7 @@
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
+#include "pacer/base/lock.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/machine.h"
 #include "pacer/base/numbers.h"
@@ -39,6 +40,7 @@ class Quickstart {
  public:
   explicit Quickstart(const QuickstartOptions& options)
       : options_(options), book_(options.folder), runtime_(device::Runtime::open(options.device)) {
+    for (const fs::path& folder : {options.folder, at("stages"), at("prompts")}) remove_all_leftovers(folder);
     runtime_.set_threads(options.threads > 0 ? options.threads : this_machine().cores);
   }
 

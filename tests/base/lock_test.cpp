@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -77,6 +79,20 @@ TEST(RemoveLeftovers, TakesTheTemporaryFilesOfThisNameOnly) {
   EXPECT_TRUE(fs::exists(folder.path() / "a.json.tmp-13"));
   EXPECT_FALSE(fs::exists(folder.path() / "a.json.tmp-12"));
   EXPECT_FALSE(fs::exists(folder.path() / "a.json.tmp-99"));
+}
+
+TEST(RemoveLeftovers, TakesAllTemporaryFilesOfAFolder) {
+  const test::TemporaryFolder folder;
+  const std::vector<std::string> stay = {"a.json", "notes.tmp-old", ".tmp-12", "b.tmp-", "c.tmp-1.txt"};
+  for (const std::string& name : stay) write_file(folder.path() / name, "x");
+  for (const char* name : {"a.json.tmp-12", "b.tmp-3"}) write_file(folder.path() / name, "x");
+  fs::create_directory(folder.path() / "inner.tmp-5");
+  remove_all_leftovers(folder.path());
+  for (const std::string& name : stay) EXPECT_TRUE(fs::exists(folder.path() / name)) << name;
+  EXPECT_TRUE(fs::exists(folder.path() / "inner.tmp-5"));
+  EXPECT_FALSE(fs::exists(folder.path() / "a.json.tmp-12"));
+  EXPECT_FALSE(fs::exists(folder.path() / "b.tmp-3"));
+  remove_all_leftovers(folder.path() / "nowhere");
 }
 
 }  // namespace
