@@ -25,8 +25,12 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 29);
 }
 
-size_t neighbour_bit(std::string_view left, std::string_view right) {
-  return mix((hash_bytes(left) << 1) ^ hash_bytes(right)) & (kNeighbourBits - 1);
+// Pairs of characters below U+0400 have a bit of their own, which is all that byte-level vocabularies hold; others share
+// the bits behind them.
+size_t neighbour_bit(char32_t left, char32_t right) {
+  static_assert(kNeighbourBits == size_t{kLowCharacters} * kLowCharacters);
+  if (left < kLowCharacters && right < kLowCharacters) return size_t{left} * kLowCharacters + right;
+  return kNeighbourBits + (mix((static_cast<uint64_t>(left) << 32) | right) & (kNeighbourBits - 1));
 }
 
 }  // namespace
@@ -56,12 +60,13 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
   size_t capacity = 16;
   while (capacity < 2 * merges.size()) capacity *= 2;
   merges_.assign(capacity, Merge{});
-  neighbours_.assign(kNeighbourBits / 64, 0);
+  neighbours_.assign(2 * kNeighbourBits / 64, 0);
   const size_t prefix = options_.continuing_subword_prefix.size();
   constexpr size_t kTogether = 64;  // merges whose look-ups go side by side
   std::vector<std::string> merged_texts(std::min(kTogether, merges.size()));
-  std::vector<std::string_view> texts(3 * merged_texts.size());
+  std::vector<std::string_view> texts(2 * merged_texts.size());
   std::vector<int32_t> ids(texts.size());
+  int32_t merged_id = -1;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const size_t at = rank % kTogether;
     if (at == 0) {
@@ -69,17 +74,20 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
       for (size_t i = 0; i < count; ++i) {
         const auto& [left, right] = merges[rank + i];
         merged_texts[i].assign(left).append(right, std::min(prefix, right.size()));
-        texts[3 * i] = left;
-        texts[3 * i + 1] = right;
-        texts[3 * i + 2] = merged_texts[i];
+        texts[2 * i] = left;
+        texts[2 * i + 1] = right;
       }
-      vocabulary_.ids_of(std::span(texts).first(3 * count), std::span(ids).first(3 * count));
+      vocabulary_.ids_of(std::span(texts).first(2 * count), std::span(ids).first(2 * count));
     }
-    const int32_t left_id = ids[3 * at], right_id = ids[3 * at + 1], merged_id = ids[3 * at + 2];
+    const std::string& merged = merged_texts[at];
+    // Vocabularies are numbered in the order in which training merged: the next id is the next merge's, nearly always.
+    const int32_t guess = merged_id + 1;
+    merged_id = vocabulary_.has(guess) && vocabulary_.text_of(guess) == merged ? guess : vocabulary_.id_of(merged);
+    const int32_t left_id = ids[2 * at], right_id = ids[2 * at + 1];
     if (left_id < 0 || right_id < 0 || merged_id < 0) {
-      const size_t missing = left_id < 0 ? 0 : right_id < 0 ? 1 : 2;
+      const std::string_view missing = left_id < 0 ? texts[2 * at] : right_id < 0 ? texts[2 * at + 1] : merged;
       throw Error(ErrorKind::format,
-                  place + ".merges[" + std::to_string(rank) + "]: \"" + std::string(texts[3 * at + missing]) +
+                  place + ".merges[" + std::to_string(rank) + "]: \"" + std::string(missing) +
                       "\" is not in the vocabulary",
                   "vocabulary and merges belong to different tokenizers, or the file was cut");
     }
@@ -87,7 +95,7 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
     size_t slot = mix(pair) & (capacity - 1);
     while (merges_[slot].pair != kNoPair && merges_[slot].pair != pair) slot = (slot + 1) & (capacity - 1);
     merges_[slot] = {pair, static_cast<uint32_t>(rank), merged_id};  // listed twice: the later rank counts
-    note_neighbours(merged_texts[at]);
+    note_neighbours(merged);
   }
   // A cut part must not meet the whole-piece look-up, and affixes depend on where the piece ends.
   cuts_allowed_ = !options_.ignore_merges && prefix == 0 && options_.end_of_word_suffix.empty();
@@ -123,17 +131,20 @@ int32_t BpeModel::character_id(std::string_view character) const {
 }
 
 void BpeModel::note_neighbours(std::string_view token) {
-  for (size_t at = 0; at < token.size();) {
-    const size_t middle = at + utf8_length(token[at]);
-    if (middle >= token.size()) break;
-    const size_t bit = neighbour_bit(token.substr(at, middle - at), token.substr(middle, utf8_length(token[middle])));
-    neighbours_[bit / 64] |= uint64_t{1} << (bit % 64);
-    at = middle;
+  char32_t left = 0;
+  // A token may be cut inside of a character; no text has such a one.
+  for (size_t at = 0; at < token.size() && at + utf8_length(token[at]) <= token.size();) {
+    const CodePoint right = decode_utf8(token, at);
+    if (at > 0) {
+      const size_t bit = neighbour_bit(left, right.value);
+      neighbours_[bit / 64] |= uint64_t{1} << (bit % 64);
+    }
+    left = right.value, at += right.length;
   }
 }
 
 bool BpeModel::may_join(std::string_view left, std::string_view right) const {
-  const size_t bit = neighbour_bit(left, right);
+  const size_t bit = neighbour_bit(decode_utf8(left, 0).value, decode_utf8(right, 0).value);
   return ((neighbours_[bit / 64] >> (bit % 64)) & 1) != 0;
 }
 

@@ -75,7 +75,7 @@ class BpeModel {
   std::vector<int32_t> low_characters_;  // ids of one-character tokens below U+0400
   std::vector<int32_t> byte_ids_;        // of "<0x00>" ... "<0xFF>"
   std::vector<Merge> merges_;            // open addressing
-  std::vector<uint64_t> neighbours_;     // bits: hashes of character pairs inside any merged token
+  std::vector<uint64_t> neighbours_;     // bits: character pairs inside of any merged token
   bool cuts_allowed_ = false;
 };
 
