@@ -33,6 +33,20 @@ if(NOT PACER_TORCH_FREE)
   endif()
   unset(CMAKE_MESSAGE_LOG_LEVEL)
 
+  # A function with a std::string in its name: with another string ABI nothing would link, at the very end.
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_LIBRARIES c10)
+  set(CMAKE_REQUIRED_INCLUDES ${TORCH_INCLUDE_DIRS})
+  check_cxx_source_compiles("#include <c10/core/DeviceType.h>
+    int main() { return c10::DeviceTypeName(c10::DeviceType::CPU, true).empty() ? 1 : 0; }" PACER_TORCH_LINKS)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  if(NOT PACER_TORCH_LINKS)
+    message(FATAL_ERROR "A program does not link with the LibTorch in ${Torch_DIR}: is its string ABI another one, "
+      "by -D_GLIBCXX_USE_CXX11_ABI in CMAKE_CXX_FLAGS or by an older compiler? The logs in CMakeFiles have the linker's "
+      "words.")
+  endif()
+
   # Tensors, autograd and c10d are all in libtorch_cpu; linking `torch` would add nothing but macros.
   add_library(pacer_torch INTERFACE)
   target_include_directories(pacer_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})

@@ -52,6 +52,13 @@ Availability examine(const std::string& product) {
   if (!found.there()) {
     found.note += "; its runtime reports " + std::to_string(count) + " devices";
     if (value) found.note += " and " + visibility.variable + "=\"" + *value + "\" leaves none";
+  } else if (value && visibility.rule != VisibilityRule::none &&
+             static_cast<int>(found.devices.size()) < listed_devices(*value)) {
+    throw Error(ErrorKind::device,
+                visibility.variable + "=\"" + *value + "\" names " + std::to_string(listed_devices(*value)) +
+                    " devices, and " + std::to_string(found.devices.size()) + " of them are there",
+                "the vendor's runtime ends the list at the first that is not; 'pacer doctor' shows those of this "
+                "machine");
   }
   return found;
 }

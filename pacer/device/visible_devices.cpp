@@ -104,9 +104,18 @@ std::vector<int> torch_indices(const Visibility& visibility, const std::optional
   // Names mean nothing without the devices behind them; the runtime has resolved them.
   const bool names = value && std::ranges::any_of(*value, [](char c) { return std::isalpha(c) != 0; });
   if (names && visibility.rule == VisibilityRule::first_valid) return first_numbers(runtime_count);
-  const auto listed = visible_devices(visibility.rule, value, std::numeric_limits<int>::max() - 1, uuids);
   if (!value || visibility.rule == VisibilityRule::none) return first_numbers(runtime_count);
+  const auto listed = visible_devices(visibility.rule, value, std::numeric_limits<int>::max() - 1, uuids);
   return first_numbers(std::min(runtime_count, static_cast<int>(listed.size())));
+}
+
+int listed_devices(const std::string& value) {
+  int count = 0;
+  for (const std::string& entry : entries_of(value)) {
+    if (entry.starts_with("-")) break;
+    if (!entry.empty()) ++count;
+  }
+  return count;
 }
 
 LaunchRanks LaunchRanks::from_environment() {

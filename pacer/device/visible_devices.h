@@ -18,6 +18,9 @@ namespace pacer::device {
 std::vector<int> visible_devices(VisibilityRule rule, const std::optional<std::string>& value, int count,
                                  const std::vector<std::string>& uuids = {});
 
+// How many devices `value` names, there or not; an entry below 0 ends the list.
+int listed_devices(const std::string& value);
+
 // Indices, as LibTorch counts them, of the devices that are visible to this process. A runtime that applies the
 // variable itself counts from 0 what it left; then the variable can only make that fewer.
 std::vector<int> torch_indices(const Visibility& visibility, const std::optional<std::string>& value, int runtime_count,
