@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/pacer/commands.h"
 #include "apps/pacer/device_options.h"
@@ -18,6 +19,7 @@ struct Arguments {
   parallel::GateOptions options;
   DeviceOptions device;
   bool through_host = false;
+  std::vector<int64_t> part = {1, 1};
   double timeout_s = 600;
 };
 
@@ -37,6 +39,7 @@ void run(const Arguments& arguments, const Context& context) {
   parallel::World world(environment, {.timeout = timeout, .runtime = runtime, .through_host = arguments.through_host});
   parallel::GateOptions options = arguments.options;
   options.device = runtime.device();
+  options.part = arguments.part[0], options.parts = arguments.part[1];
   const auto results = parallel::run_gate(world, options, [&](const parallel::GateResult& result) {
     if (world.rank() == 0 && !context.json) context.print(line_of(result));
     if (world.rank() != 0 && !result.passed) {
@@ -67,6 +70,12 @@ void add_gate(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("gate", "Prove that training gives the same bits on every mesh of these ranks");
   command->add_flag("--full", options.full, "Every combination of settings instead of every pair");
+  command
+      ->add_option("--part", arguments->part,
+                   "I,N: every N-th case from the I-th on; N machines, or N days, share the work of --full")
+      ->expected(2)
+      ->delimiter(',')
+      ->capture_default_str();
   command->add_flag("--faults", options.faults, "Also show the gate planted faults, which it must find");
   command->add_option("--updates", options.updates, "Updates per case")
       ->check(CLI::Range(2, 1000))

@@ -196,7 +196,8 @@ std::vector<GateResult> run_gate(World& world, const GateOptions& options,
                                  const std::function<void(const GateResult&)>& done) {
   if (options.updates < 2) throw Error(ErrorKind::usage, "the gate needs at least two updates");
   at::set_num_threads(1);
-  const auto cases = options.full ? all_cases(world.size()) : covering_cases(world.size());
+  const auto cases =
+      part_of(options.full ? all_cases(world.size()) : covering_cases(world.size()), options.part, options.parts);
   std::vector<GateResult> results;
   const auto add = [&](GateResult result) {
     done(result);

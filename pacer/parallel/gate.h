@@ -33,8 +33,11 @@ struct GateCase {
 
 // At most 12 cases in which every two settings of different kinds meet once, for four ranks; fewer for fewer ranks.
 std::vector<GateCase> covering_cases(int64_t world);
-// The product of all settings.
+// The product of all settings; of the forms of accumulation one where there is a single micro-batch.
 std::vector<GateCase> all_cases(int64_t world);
+
+// Every `parts`-th case, from the `part`-th on: together the parts are all cases. 1 <= part <= parts.
+std::vector<GateCase> part_of(const std::vector<GateCase>& cases, int64_t part, int64_t parts);
 
 // The mistakes that the gate is shown, one run each.
 struct PlantedFault {
@@ -47,6 +50,7 @@ std::vector<PlantedFault> planted_faults();
 struct GateOptions {
   int64_t updates = 10;
   bool full = false;                           // all_cases() instead of covering_cases()
+  int64_t part = 1, parts = 1;                 // only some of them (part_of): machines or days share the work
   bool faults = false;                         // also every planted fault, which must be found
   std::filesystem::path folder;                // for checkpoints; all ranks reach it
   c10::Device device = device::host_device();  // of this rank, bound before the ranks met

@@ -3,6 +3,7 @@
 #include <set>
 #include <tuple>
 
+#include "pacer/base/error.h"
 #include "pacer/parallel/gate.h"
 
 namespace pacer::parallel {
@@ -75,7 +76,11 @@ std::string GateCase::name() const {
 
 std::vector<GateCase> all_cases(int64_t world) {
   std::vector<GateCase> cases;
-  for (const Choice& choice : product(world)) cases.push_back(case_of(choice, world));
+  for (const Choice& choice : product(world)) {
+    const GateCase made = case_of(choice, world);
+    // One micro-batch comes together in one way only.
+    if (made.micro_batches > 1 || made.accumulation == Accumulation::reduce_each) cases.push_back(made);
+  }
   return cases;
 }
 
@@ -102,6 +107,18 @@ std::vector<GateCase> covering_cases(int64_t world) {
     cases.push_back(case_of(*best, world));
   }
   return cases;
+}
+
+std::vector<GateCase> part_of(const std::vector<GateCase>& cases, int64_t part, int64_t parts) {
+  if (part < 1 || part > parts) {
+    throw Error(ErrorKind::usage, "part " + std::to_string(part) + " of " + std::to_string(parts) +
+                                      " parts: allowed are 1 to their number");
+  }
+  std::vector<GateCase> some;
+  for (size_t i = static_cast<size_t>(part - 1); i < cases.size(); i += static_cast<size_t>(parts)) {
+    some.push_back(cases[i]);
+  }
+  return some;
 }
 
 std::vector<PlantedFault> planted_faults() {

@@ -25,8 +25,8 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 29);
 }
 
-// Pairs of characters below U+0400 have a bit of their own, which is all that byte-level vocabularies hold; others share
-// the bits behind them.
+// Pairs of characters below U+0400 have a bit of their own, which is all that byte-level vocabularies hold; others
+// share the bits behind them.
 size_t neighbour_bit(char32_t left, char32_t right) {
   static_assert(kNeighbourBits == size_t{kLowCharacters} * kLowCharacters);
   if (left < kLowCharacters && right < kLowCharacters) return size_t{left} * kLowCharacters + right;
@@ -86,10 +86,10 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
     const int32_t left_id = ids[2 * at], right_id = ids[2 * at + 1];
     if (left_id < 0 || right_id < 0 || merged_id < 0) {
       const std::string_view missing = left_id < 0 ? texts[2 * at] : right_id < 0 ? texts[2 * at + 1] : merged;
-      throw Error(ErrorKind::format,
-                  place + ".merges[" + std::to_string(rank) + "]: \"" + std::string(missing) +
-                      "\" is not in the vocabulary",
-                  "vocabulary and merges belong to different tokenizers, or the file was cut");
+      throw Error(
+          ErrorKind::format,
+          place + ".merges[" + std::to_string(rank) + "]: \"" + std::string(missing) + "\" is not in the vocabulary",
+          "vocabulary and merges belong to different tokenizers, or the file was cut");
     }
     const uint64_t pair = pair_of(left_id, right_id);
     size_t slot = mix(pair) & (capacity - 1);

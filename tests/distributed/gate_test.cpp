@@ -1,6 +1,11 @@
 #include "pacer/parallel/gate.h"
 
+#include <set>
+#include <string>
+
 #include <gtest/gtest.h>
+
+#include "pacer/base/error.h"
 
 #include "tests/distributed/ranks.h"
 #include "tests/support/files.h"
@@ -33,6 +38,22 @@ TEST(Gate, EveryPairOfSettingsPassesAndEveryPlantedFaultIsFound) { expect_gate_w
 // The same model, the same cases, each rank on a device of its own; the hazard checker is on.
 TEST(GateOnDevices, EveryPairOfSettingsPassesAndEveryPlantedFaultIsFound) {
   expect_gate_with_faults({.device = "simnpu"});
+}
+
+TEST(GateCases, PartsTogetherAreAllOfThem) {
+  const std::vector<GateCase> all = all_cases(4);
+  EXPECT_EQ(all.size(), 3u * (1 + 3) * 64)
+      << "meshes, one micro-batch or four in three forms, six settings of two values";
+  std::multiset<std::string> wanted, found;
+  for (const GateCase& each : all) wanted.insert(each.name());
+  for (int64_t part = 1; part <= 5; ++part) {
+    const std::vector<GateCase> some = part_of(all, part, 5);
+    EXPECT_NEAR(static_cast<double>(some.size()), static_cast<double>(all.size()) / 5, 1.0);
+    for (const GateCase& each : some) found.insert(each.name());
+  }
+  EXPECT_EQ(found, wanted);
+  EXPECT_THROW(part_of(all, 0, 4), Error);
+  EXPECT_THROW(part_of(all, 5, 4), Error);
 }
 
 TEST(GateFull, EveryCombinationOfSettings) {
