@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -17,5 +18,11 @@ namespace pacer::parallel {
 // Listens on the interface $GLOO_SOCKET_IFNAME, else where this machine's name points.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                             std::chrono::milliseconds timeout);
+
+// The address where make_gloo listens, as numbers: "127.0.0.1". Throws Error{communication} when there is none.
+std::string gloo_address();
+
+// 127.x.y.z, ::1, or the name localhost.
+bool is_loopback(const std::string& address);
 
 }  // namespace pacer::parallel

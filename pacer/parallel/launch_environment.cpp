@@ -56,7 +56,7 @@ LaunchEnvironment read_launch_environment(const EnvironmentLookup& lookup) {
   environment.rank = *rank;
   environment.world = *world;
   environment.local_rank = local_rank.value_or(0);
-  environment.local_world = local_world.value_or(1);
+  environment.local_world = local_world.value_or(*world);  // nobody speaks of other machines
   if (environment.local_rank >= environment.local_world && local_world) {
     refuse("LOCAL_RANK is " + std::to_string(*local_rank) + " of LOCAL_WORLD_SIZE " + std::to_string(*local_world));
   }

@@ -22,6 +22,7 @@
 #include "pacer/device/kernels.h"
 #include "pacer/formats/manifest.h"
 #include "pacer/parallel/gloo.h"
+#include "pacer/parallel/meeting.h"
 #include "pacer/parallel/ownership_plan.h"
 
 namespace pacer::parallel {
@@ -33,24 +34,36 @@ c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& environment,
   c10::intrusive_ptr<c10d::Store> store;
   if (!environment.store_file.empty()) {
     store = c10::make_intrusive<c10d::FileStore>(environment.store_file, static_cast<int>(environment.world));
-    store->setTimeout(timeout);
   } else {
     c10d::TCPStoreOptions options;
     options.port = environment.master_port;
     options.isServer = environment.rank == 0 && !environment.launcher_hosts_store;
     options.numWorkers = static_cast<size_t>(environment.world);
     options.waitWorkers = false;
-    options.timeout = timeout;
+    options.timeout = patience_with_store(environment, timeout);
     store = c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
   }
-  // Ranks that were started again must not find what the dead ones left.
-  return c10::make_intrusive<c10d::PrefixStore>("pacer/attempt_" + environment.attempt, store);
+  store->setTimeout(timeout);
+  return store;
 }
 
 std::string list_of(const std::vector<int64_t>& ranks) {
   std::string text;
   for (const int64_t rank : ranks) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
   return text;
+}
+
+// Throws when ranks of several machines would listen where the others do not reach them.
+void require_reachable(const LaunchEnvironment& environment) {
+  const std::string address = gloo_address(), who = "rank " + std::to_string(environment.rank);
+  log_debug(who + " listens at " + address);
+  const bool several_machines = environment.local_world < environment.world;
+  if (!several_machines || !is_loopback(address) || is_loopback(environment.master_address)) return;
+  throw Error(ErrorKind::communication,
+              who + " would listen at " + address + ", which other machines do not reach, and there are several: " +
+                  std::to_string(environment.local_world) + " of " + std::to_string(environment.world) +
+                  " ranks are on this one",
+              "name the interface that the machines share: GLOO_SOCKET_IFNAME=eth0");
 }
 
 }  // namespace
@@ -69,9 +82,25 @@ World::World(const LaunchEnvironment& environment, const WorldOptions& options)
             (environment.store_file.empty() ? environment.master_address + ":" + std::to_string(environment.master_port)
                                             : environment.store_file) +
             ": " + first_line(failure.what()),
-        "is the process that serves it still there, and is the address right?");
+        environment.launcher_hosts_store
+            ? "TORCHELASTIC_USE_AGENT_STORE says that the launcher serves it there: MASTER_ADDR and MASTER_PORT have "
+              "to be those that the launcher set; without that variable rank 0 serves it"
+            : "is the process that serves it still there, and is the address right?");
   }
   if (store_ != nullptr) {
+    const auto kept = c10::make_intrusive<c10d::PrefixStore>("pacer", store_);
+    std::string start;
+    try {
+      start = meet(*kept, rank(), size(), options.timeout);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& failure) {
+      throw Error(ErrorKind::communication,
+                  "rank " + std::to_string(rank()) + " lost the store at the meeting: " + first_line(failure.what()),
+                  "did the process that serves it end?");
+    }
+    log_debug("rank " + std::to_string(rank()) + ": start " + start + ", attempt " + environment.attempt);
+    store_ = c10::make_intrusive<c10d::PrefixStore>("start/" + start, kept);
     WatchdogOptions watch;
     watch.stall = options.stall.count() > 0 ? options.stall : options.timeout + std::chrono::seconds(20);
     watchdog_ = std::make_unique<Watchdog>(rank(), size(), store_->clone(), activity_, watch);
@@ -89,12 +118,13 @@ void World::choose_collectives() {
     return;
   }
   options_.make_backend = make_gloo;
-  if (!elsewhere || environment_.world == 1) return;
+  if (environment_.world == 1) return;
+  if (!elsewhere) return require_reachable(environment_);
   const std::string own = device::collectives_name(*runtime);
   if (options_.through_host || own.empty()) {
     if (own.empty()) log_warning("device " + runtime->name() + " brings no collectives");
     log_warning("what ranks on " + runtime->name() + " send goes through host memory over Gloo");
-    return;
+    return require_reachable(environment_);
   }
   place_ = runtime->device();
   options_.make_backend = [runtime = *runtime](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,

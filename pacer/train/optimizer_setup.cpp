@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <utility>
 
 #include "pacer/base/numbers.h"
@@ -30,6 +31,12 @@ optim::GroupRule rule_for(const std::string& pattern) {
 
 std::string elements_text(int64_t elements) {
   return format_count(elements) + (elements == 1 ? " element" : " elements");
+}
+
+std::string short_number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
 }
 
 int64_t elements_of(const optim::RoutedParameter& parameter) {
@@ -77,9 +84,14 @@ std::vector<optim::RoutedParameter> routed_parameters(const std::map<std::string
 }
 
 std::string route_page(const std::vector<optim::RoutedParameter>& routed, const OptimizerSection& section) {
+  const optim::OptimizerOptions options = optimizer_options(section);
+  const auto lines = optim::route_table(routed, options.muon.scale);
   std::string page;
-  for (const std::string& line : optim::route_table(routed, optim::parse_update_scale(section.update_scale))) {
-    page += line + "\n";
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool muon = routed[i].route == optim::Route::muon;
+    const double rate = section.learning_rate * (muon ? options.muon_rate : 1) * routed[i].rate;
+    const double decay = routed[i].weight_decay.value_or(muon ? options.muon_weight_decay : options.adamw.weight_decay);
+    page += lines[i] + ", rate " + short_number(rate) + ", decay " + short_number(decay) + "\n";
   }
   return page;
 }

@@ -17,7 +17,7 @@ optim::OptimizerOptions optimizer_options(const OptimizerSection& section);
 std::vector<optim::RoutedParameter> routed_parameters(const std::map<std::string, at::Tensor>& parameters,
                                                       const optim::OptimizerOptions& options);
 
-// The table of parameters.txt: name, shape, route and reason of every parameter.
+// The table of parameters.txt: name, shape, route, reason, largest learning rate and decay of every parameter.
 std::string route_page(const std::vector<optim::RoutedParameter>& routed, const OptimizerSection& section);
 
 // One line per route with the number of its parameters and elements, and, where matrices take Muon, one line for each

@@ -64,6 +64,7 @@ TEST(LaunchEnvironment, AFileTakesTheServersPlace) {
   const LaunchEnvironment environment = read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"PACER_STORE_FILE", "f"}});
   EXPECT_EQ(environment.store_file, "f");
   EXPECT_FALSE(environment.launcher_hosts_store);
+  EXPECT_EQ(environment.local_world, 2) << "nobody said that there are other machines";
 }
 
 TEST(LaunchEnvironment, PartOfASetIsAnError) {
