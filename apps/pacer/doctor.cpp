@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/pacer/commands.h"
 #include "apps/pacer/device_options.h"
@@ -9,6 +10,7 @@
 #include "pacer/base/numbers.h"
 #include "pacer/conformance/run.h"
 #include "pacer/device/doctor.h"
+#include "pacer/device/rules.h"
 
 namespace pacer::cli {
 namespace {
@@ -33,10 +35,18 @@ std::string outcome_line(const conformance::Outcome& outcome) {
 
 // Runs the checks and says so as a report that somebody else can read.
 void selftest(const Arguments& arguments, const Context& context) {
+  device::turn_on_refusals(arguments.selftest);
   device::Runtime runtime = device::Runtime::open(arguments.selftest);
+  const std::vector<std::string> rules = device::switches_on(runtime.plugin());
   OrderedJson report = {{"device", device::device_report(runtime, program(), /*probe=*/false)},
                         {"environment", device::environment_report(runtime)}};
-  if (!context.json) context.print(device::doctor_text(report) + "\nChecks\n");
+  report["switches_on"] = rules;
+  if (!context.json) {
+    context.print(device::doctor_text(report));
+    std::string line;
+    for (const std::string& rule : rules) line += (line.empty() ? "\nRules and checks that are on: " : ", ") + rule;
+    context.print((line.empty() ? line : line + "\n") + "\nChecks\n");
+  }
   const auto outcomes = conformance::run_all(runtime, arguments.seeds, [&](const conformance::Outcome& outcome) {
     if (!context.json) context.print(outcome_line(outcome));
   });

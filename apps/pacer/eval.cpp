@@ -129,7 +129,10 @@ void add_eval(CLI::App& app, Context& context) {
   command->add_option("--target", arguments->target, "Hugging Face folder or .gguf file")->required();
   command->add_option("--draft", arguments->draft,
                       "A draft or the run that trained it; without it only prompt lookup is measured");
-  command->add_option("--tasks", arguments->tasks, "Files of prompts (JSON Lines), separated by commas")
+  command
+      ->add_option("--tasks", arguments->tasks,
+                   "Files of prompts (JSON Lines), separated by commas; FILE:N takes the first N of one, a folder all "
+                   "NAME.jsonl in it")
       ->required()
       ->delimiter(',');
   command->add_option("--limit", arguments->limit, "First so many prompts of every task; 0: all")

@@ -1,6 +1,8 @@
 #include "pacer/eval/task.h"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 #include <utility>
 
 #include "pacer/base/error.h"
@@ -8,10 +10,68 @@
 
 namespace pacer::eval {
 
-std::vector<Task> read_tasks(const std::vector<std::filesystem::path>& files, int64_t limit) {
-  if (limit < 0) throw Error(ErrorKind::usage, "limit is " + std::to_string(limit) + ", allowed is 0 (all) or more");
-  std::vector<Task> tasks;
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TaskFile {
+  fs::path file;
+  int64_t limit;
+};
+
+std::vector<fs::path> task_files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+[[noreturn]] void refuse_missing(const fs::path& file) {
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  std::string beside;
+  if (fs::is_directory(folder)) {
+    for (const fs::path& other : task_files_in(folder)) {
+      beside += (beside.empty() ? "" : ", ") + other.filename().string();
+    }
+  }
+  throw Error(ErrorKind::usage, file.string() + ": there is no such file of prompts",
+              beside.empty() ? "" : folder.string() + " has " + beside);
+}
+
+std::vector<TaskFile> task_files(const fs::path& named, int64_t limit) {
+  if (fs::is_directory(named)) {
+    std::vector<TaskFile> all;
+    for (const fs::path& file : task_files_in(named)) all.push_back({file, limit});
+    if (all.empty()) throw Error(ErrorKind::usage, named.string() + ": no file of prompts (NAME.jsonl) in this folder");
+    return all;
+  }
+  if (fs::exists(named)) return {{named, limit}};
+  const std::string text = named.string();
+  const size_t colon = text.rfind(':');
+  int64_t own = 0;
+  if (colon == std::string::npos) refuse_missing(named);
+  const char *begin = text.data() + colon + 1, *behind = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(begin, behind, own);
+  if (failure != std::errc() || end != behind || own < 1) refuse_missing(named);
+  const fs::path file = text.substr(0, colon);
+  if (!fs::exists(file)) refuse_missing(file);
+  return {{file, own}};
+}
+
+}  // namespace
+
+std::vector<Task> read_tasks(const std::vector<std::filesystem::path>& files, int64_t common_limit) {
+  if (common_limit < 0) {
+    throw Error(ErrorKind::usage, "limit is " + std::to_string(common_limit) + ", allowed is 0 (all) or more");
+  }
+  std::vector<TaskFile> wanted;
   for (const std::filesystem::path& file : files) {
+    for (TaskFile& one : task_files(file, common_limit)) wanted.push_back(std::move(one));
+  }
+  std::vector<Task> tasks;
+  for (const auto& [file, limit] : wanted) {
     Task task{file.stem().string(), {}};
     if (std::any_of(tasks.begin(), tasks.end(), [&](const Task& other) { return other.name == task.name; })) {
       throw Error(ErrorKind::usage, file.string() + ": a task called \"" + task.name + "\" was named before",

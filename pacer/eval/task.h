@@ -20,9 +20,10 @@ struct Task {
   std::vector<data::Prompt> prompts;
 };
 
-// One task per file of JSON Lines (data::read_prompts), at most `limit` prompts each, 0: all.
-// Throws Error{usage} for two files of one name: their results could not be told apart. Rows that are not prompts are
-// logged with their lines.
+// One task per file of JSON Lines (data::read_prompts), in the order given, at most `limit` prompts each, 0: all.
+// "FILE:N" takes at most N prompts of this one. A folder stands for all files NAME.jsonl in it, by name.
+// Throws Error{usage} for two files of one name: their results could not be told apart; for a file that is not there,
+// with those that lie beside it; for a folder without any. Rows that are not prompts are logged with their lines.
 std::vector<Task> read_tasks(const std::vector<std::filesystem::path>& files, int64_t limit);
 
 // How conversations become ids and ids become text.

@@ -165,7 +165,10 @@ void save_checkpoint(Engine& engine, const fs::path& folder, const CheckpointExt
   OwnTensors own = gather_own(engine);
   if (first) own.at(kModel).insert(own.at(kModel).end(), extras.constants.begin(), extras.constants.end());
   const auto counters = engine.counters();
-  everywhere(world, "writing a checkpoint", [&] { write_own(own, temporary, world); });
+  everywhere(world, "writing a checkpoint", [&] {
+    write_own(own, temporary, world);
+    if (extras.write_each) extras.write_each(temporary);
+  });
   everywhere(world, "finishing a checkpoint", [&] {
     if (!first) return;
     write_indices(engine, temporary, extras);

@@ -18,13 +18,14 @@ struct CheckpointName {
   int64_t version = 2;
 };
 
-// What rank 0 adds to a checkpoint.
+// What rank 0, and with write_each every rank, adds to a checkpoint.
 struct CheckpointExtras {
   CheckpointName name{};
   std::map<std::string, at::Tensor> constants{};  // tensors of the model that nobody trains; they lie with the masters
   std::function<void(const std::filesystem::path& folder)>
-      write{};                                        // further files, into a folder that has no name yet
-  std::map<std::string, std::string> fingerprints{};  // for the manifest, as are the details
+      write{};  // further files, into a folder that has no name yet
+  std::function<void(const std::filesystem::path& folder)> write_each{};  // files of each rank's own
+  std::map<std::string, std::string> fingerprints{};                      // for the manifest, as are the details
   Json details = Json::object();
   bool replace = false;  // a folder of that name may be there and goes
 };

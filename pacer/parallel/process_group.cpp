@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "pacer/device/streams.h"
 
 namespace pacer::parallel {
@@ -150,6 +151,11 @@ Pending ProcessGroup::exchange(at::Tensor received, std::vector<int64_t> receive
                {{received, Use::written}, {sent, Use::read}}, [&](std::vector<at::Tensor>& tensors) {
                  return backend_->alltoall_base(tensors[0], tensors[1], received_sizes, sent_sizes);
                });
+}
+
+bool ProcessGroup::is_lost() const {
+  if (backend_ == nullptr || device::in_host_memory(place_)) return false;  // there the wait itself throws
+  return backend_->getError() != c10d::ErrorType::SUCCESS;
 }
 
 void ProcessGroup::barrier(const char* purpose) {

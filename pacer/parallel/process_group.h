@@ -102,6 +102,10 @@ class ProcessGroup {
                                  std::vector<int64_t> sent_sizes, const char* purpose);
   void barrier(const char* purpose);
 
+  // Whether the back end says that this group cannot be used any more. Where a call returns before its work is done, a
+  // lost group is what makes a later call of the device fail.
+  bool is_lost() const;
+
   // "PURPOSE/OPERATION" -> what it moved since the last clear.
   const std::map<std::string, Traffic>& traffic() const { return traffic_; }
   void clear_traffic() { traffic_.clear(); }

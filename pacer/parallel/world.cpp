@@ -192,6 +192,19 @@ void World::require_success_everywhere(bool fine, const std::string& what) {
   if (!ranks.empty()) throw Error(ErrorKind::communication, what + " failed on " + list_of(ranks));
 }
 
+bool World::lost() const {
+  return std::ranges::any_of(groups_, [](const auto& entry) { return entry.second->is_lost(); });
+}
+
+Error World::lost_error(const std::string& device_message) const {
+  const std::string others = activity_->explain();
+  return Error(
+      ErrorKind::communication,
+      "rank " + std::to_string(rank()) + ": " + first_line(device_message) + (others.empty() ? "" : "; " + others),
+      "another rank ended, hangs or never arrived: its own message says why. Start again from the last "
+      "checkpoint");
+}
+
 void World::set(const std::string& key, const std::string& value) {
   if (store_ == nullptr) throw Error(ErrorKind::bug, "one process alone has no store");
   store_->set(key, std::vector<uint8_t>(value.begin(), value.end()));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "pacer/base/error.h"
 #include "pacer/device/runtime.h"
 #include "pacer/parallel/launch_environment.h"
 #include "pacer/parallel/process_group.h"
@@ -43,6 +44,7 @@ class World {
   int64_t rank() const { return environment_.rank; }
   int64_t size() const { return environment_.world; }
   ProcessGroup& all() { return *all_; }
+  const std::optional<device::Runtime>& runtime() const { return options_.runtime; }
   c10::Device place() const { return place_; }  // whose tensors collectives take without a copy
   const std::shared_ptr<Activity>& activity() const { return activity_; }
 
@@ -58,6 +60,10 @@ class World {
   // Returns when no rank failed; else throws on every rank: Error{communication} that names the ranks that did. Each
   // rank calls it at the same place with its own outcome.
   void require_success_everywhere(bool fine, const std::string& what);
+
+  // Whether a group of this rank is lost, and the Error{communication} of a device that failed for that reason.
+  bool lost() const;
+  Error lost_error(const std::string& device_message) const;
 
   // Small values that ranks leave for each other. get() waits for the key until the time-out.
   void set(const std::string& key, const std::string& value);

@@ -22,6 +22,7 @@
 #include "pacer/train/draft_setup.h"
 #include "pacer/train/environment.h"
 #include "pacer/train/language_model.h"
+#include "pacer/train/memory.h"
 #include "pacer/train/metrics.h"
 #include "pacer/train/optimizer_setup.h"
 #include "pacer/train/parallel_language_model.h"
@@ -62,12 +63,14 @@ class CausalTrainer {
     Progress progress("train", static_cast<uint64_t>(plan_.steps), {}, static_cast<uint64_t>(state_.step));
     if (state_.step == 0) validate();
     while (state_.step < plan_.steps) {
+      const int64_t rows_before = state_.rows;
       train_step(state_.step + 1);
       ++state_.step;
+      const int64_t epoch = order_.epoch_ended(rows_before, state_.rows, recipe_.checkpoint.epochs);
       const bool last = state_.step == plan_.steps, stopping = ranks_.any(stop && stop(), "whether to stop");
       if (last || due(recipe_.logging.every)) record();
       if (last || due(recipe_.validation.every)) validate();
-      if (last || stopping || due(recipe_.checkpoint.every)) save();
+      if (last || stopping || epoch > 0 || due(recipe_.checkpoint.every)) save(epoch);
       progress.update(static_cast<uint64_t>(state_.step), note());
       if (stopping && !last) return;
     }
@@ -171,7 +174,7 @@ class CausalTrainer {
     if (metrics_ != nullptr) metrics_->append(entry);
   }
 
-  void save() {
+  void save(int64_t epoch) {
     if (metrics_ != nullptr) metrics_->sync();
     const std::map<std::string, std::string> fingerprints = {{"text", rows_.fingerprint}};
     if (together_ != nullptr) {
@@ -181,6 +184,7 @@ class CausalTrainer {
     } else {
       checkpoints_.save(state_, fingerprints, [this](const fs::path& folder) { model_.write(folder); }, *optimizer_);
     }
+    if (epoch > 0) checkpoints_.mark_epoch(epoch, state_.step);
     checkpoints_.prune(recipe_.checkpoint.keep_last, 0);
   }
 
@@ -249,6 +253,7 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
   const optim::Schedule schedule = make_schedule(recipe, plan);
 
   CheckpointStore checkpoints(folder.checkpoints(), ranks.first());
+  checkpoints.use_generator_of(runtime);
   const std::optional<fs::path> newest = earlier ? newest_checkpoint(checkpoints, ranks) : std::nullopt;
   TrainState state;
   LanguageModel model;
@@ -261,11 +266,13 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
   } else {
     model = new_language_model(section, static_cast<uint64_t>(recipe.seed), runtime);
   }
+  start_generator(newest, recipe, ranks);
   int64_t elements = 0;
   for (auto& [name, weight] : model.weights) {
     weight.requires_grad_(true);
     elements += weight.numel();
   }
+  const MemoryEstimate memory = estimate_language_model(recipe, model.config);
   const optim::OptimizerOptions settings = optimizer_options(recipe.optimizer);
   const std::vector<optim::RoutedParameter> routed = routed_parameters(model.weights, settings);
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -306,7 +313,7 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
     if (metrics != nullptr) {
       metrics->append({{"kind", "start"}, {"step", state.step}, {"steps", plan.steps}, {"threads", plan.threads}});
     }
-    trainer.run(options.stop_requested);
+    explaining_failures(ranks, memory, [&] { trainer.run(options.stop_requested); });
     ranks.any(false, "the end");  // what the others return names files that rank 0 has written
   }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <set>
 
 #include <ATen/ops/from_blob.h>
 
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step_";
+constexpr const char* kEpoch = "epoch_";
 
 // A link that is moved in one step: made under another name, then renamed over the old one.
 void point(const fs::path& link, const std::string& target) {
@@ -48,13 +50,21 @@ void save_optimizer(const fs::path& file, const optim::Optimizer& optimizer) {
   formats::write_safetensors(file, tensors, {{"steps", std::to_string(optimizer.steps())}});
 }
 
-constexpr const char* kGenerator = "generator.safetensors";
+constexpr const char* kGenerator = "generator";
 
-void save_generator(const fs::path& file, const device::Runtime& runtime) {
-  device::GeneratorState state = device::generator_state(runtime);
-  const auto size = static_cast<int64_t>(state.bytes.size());
-  const at::Tensor bytes = at::from_blob(state.bytes.data(), {size}, at::kByte);
-  formats::write_safetensors(file, {{"state", nn::view_of(bytes)}}, {{"device", state.product}});
+std::string generator_file(int64_t rank, int64_t ranks) {
+  if (ranks == 0) return std::string(kGenerator) + ".safetensors";
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "%s-%05lld-of-%05lld.safetensors", kGenerator,
+                static_cast<long long>(rank) + 1, static_cast<long long>(ranks));
+  return name.data();
+}
+
+bool holds_generators(const fs::path& checkpoint) {
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
+    if (entry.path().filename().string().starts_with(kGenerator)) return true;
+  }
+  return false;
 }
 
 // Renamed first: whoever looks while files vanish one by one must not see a checkpoint.
@@ -99,7 +109,7 @@ void CheckpointStore::save(const TrainState& state, const std::map<std::string, 
   const fs::path& folder = transaction.temporary();
   write_model(folder);
   save_optimizer(folder / "optimizer.safetensors", optimizer);
-  if (generator_of_) save_generator(folder / kGenerator, *generator_of_);
+  if (generator_of_) save_generator(folder, *generator_of_);
   write_file(folder / "state.json", state.to_json().dump(2) + "\n");
   formats::Manifest manifest;
   manifest.schema = kCheckpointSchema;
@@ -115,11 +125,29 @@ void CheckpointStore::mark_latest(int64_t step) const { point(folder_ / "latest"
 
 void CheckpointStore::mark_best(int64_t step) const { point(folder_ / "best", path_of(step).filename().string()); }
 
+void CheckpointStore::mark_epoch(int64_t epoch, int64_t step) const {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "%s%04lld", kEpoch, static_cast<long long>(epoch));
+  point(folder_ / name.data(), path_of(step).filename().string());
+}
+
+std::map<fs::path, std::string> CheckpointStore::epoch_links() const {
+  std::map<fs::path, std::string> links;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (!entry.is_symlink() || !entry.path().filename().string().starts_with(kEpoch)) continue;
+    links[entry.path()] = fs::read_symlink(entry.path()).string();
+  }
+  return links;
+}
+
 void CheckpointStore::restore(const TrainState& state) const {
   const auto all = steps();
   for (auto later = all.upper_bound(state.step); later != all.end(); ++later) {
     log_warning("removing the incomplete checkpoint " + later->second.string() + "; its steps will be done again");
     remove_folder(later->second);
+  }
+  for (const auto& [link, target] : epoch_links()) {
+    if (!fs::exists(folder_ / target)) fs::remove(link);
   }
   mark_latest(state.step);
   if (state.best_step > 0 && all.contains(state.best_step)) mark_best(state.best_step);
@@ -141,8 +169,10 @@ std::map<int64_t, fs::path> CheckpointStore::steps() const {
 void CheckpointStore::prune(int64_t keep_last, int64_t best_step) const {
   auto all = steps();
   for (int64_t kept = 0; kept < keep_last && !all.empty(); ++kept) all.erase(std::prev(all.end()));
+  std::set<std::string> of_epochs;
+  for (const auto& [link, target] : epoch_links()) of_epochs.insert(target);
   for (const auto& [step, folder] : all) {
-    if (step != best_step) remove_folder(folder);
+    if (step != best_step && !of_epochs.contains(folder.filename().string())) remove_folder(folder);
   }
 }
 
@@ -166,9 +196,25 @@ TrainState load_state(const fs::path& checkpoint) {
   return TrainState::from_json(read_json(file), file.string());
 }
 
-void load_generator(const fs::path& checkpoint, const device::Runtime& runtime, uint64_t seed) {
-  if (!fs::exists(checkpoint / kGenerator)) return device::seed_generators(runtime, seed);
-  const auto file = formats::SafetensorsFile::open(checkpoint / kGenerator);
+void save_generator(const fs::path& checkpoint, const device::Runtime& runtime, int64_t rank, int64_t ranks) {
+  device::GeneratorState state = device::generator_state(runtime);
+  const auto size = static_cast<int64_t>(state.bytes.size());
+  const at::Tensor bytes = at::from_blob(state.bytes.data(), {size}, at::kByte);
+  formats::write_safetensors(checkpoint / generator_file(rank, ranks), {{"state", nn::view_of(bytes)}},
+                             {{"device", state.product}});
+}
+
+void load_generator(const fs::path& checkpoint, const device::Runtime& runtime, uint64_t seed, int64_t rank,
+                    int64_t ranks) {
+  const fs::path own = checkpoint / generator_file(rank, ranks);
+  if (!fs::exists(own)) {
+    if (holds_generators(checkpoint)) {
+      log_warning("the saved states of random numbers are of another number of ranks: they begin anew from seed " +
+                  std::to_string(seed));
+    }
+    return device::seed_generators(runtime, seed);
+  }
+  const auto file = formats::SafetensorsFile::open(own);
   const at::Tensor bytes = nn::copy_tensor(file->tensor("state"), file->place()).contiguous();
   const auto* const data = bytes.const_data_ptr<uint8_t>();
   const auto& metadata = file->metadata();

@@ -20,6 +20,7 @@ namespace pacer::train {
 //                 state.json, manifest.json
 //   latest -> step_000200
 //   best -> step_000150        (the best validation tau)
+//   epoch_0002 -> step_000120  (where the second epoch ended, when the recipe asks for it)
 //
 // A folder is filled under a temporary name, fsynced with all of its files, renamed, and only then `latest` moves to
 // it.
@@ -29,8 +30,8 @@ class CheckpointStore {
   // beside the one that does, which only ask for paths.
   explicit CheckpointStore(std::filesystem::path folder, bool writes = true);
 
-  // The state of this device's random numbers is then saved as well. Nothing in Pacer draws from it; an operator of
-  // LibTorch that does goes on where it was.
+  // The state of this device's random numbers is then saved as well, for one process alone. Nothing in Pacer draws from
+  // it; an operator of LibTorch that does goes on where it was.
   void use_generator_of(const device::Runtime& runtime) { generator_of_ = runtime; }
 
   // write_model: puts the model's files into the folder that it is given.
@@ -48,11 +49,14 @@ class CheckpointStore {
   // `best` points to this step from now on; it must exist.
   void mark_best(int64_t step) const;
 
-  // Removes all but the newest `keep_last` and, unless it is 0, step `best_step`.
+  // `epoch_EPOCH` points to this step from now on; it must exist, and prune() leaves it.
+  void mark_epoch(int64_t epoch, int64_t step) const;
+
+  // Removes all but the newest `keep_last`, those of epochs and, unless it is 0, step `best_step`.
   void prune(int64_t keep_last, int64_t best_step) const;
 
   // After a crash: `latest` and `best` say what `state` says, and folders of later steps, which are damaged, are
-  // removed.
+  // removed, as are links to them.
   void restore(const TrainState& state) const;
 
   // The newest folder whose files are all there with their checksums. One that is not is passed over with a warning.
@@ -61,15 +65,22 @@ class CheckpointStore {
   std::filesystem::path path_of(int64_t step) const;
 
  private:
-  std::map<int64_t, std::filesystem::path> steps() const;  // complete or not
+  std::map<int64_t, std::filesystem::path> steps() const;            // complete or not
+  std::map<std::filesystem::path, std::string> epoch_links() const;  // and the folders that they name
   std::filesystem::path folder_;
   std::optional<device::Runtime> generator_of_;
 };
 
 TrainState load_state(const std::filesystem::path& checkpoint);
-// Goes on with the random numbers of the checkpoint, or seeds them with `seed`: with a warning when it comes from
-// another device, silently when it holds none.
-void load_generator(const std::filesystem::path& checkpoint, const device::Runtime& runtime, uint64_t seed);
+
+// The state of a rank's random numbers lies in a file of its own, generator-00001-of-00004.safetensors; that of one
+// process alone (ranks = 0) in generator.safetensors.
+void save_generator(const std::filesystem::path& checkpoint, const device::Runtime& runtime, int64_t rank = 0,
+                    int64_t ranks = 0);
+// Goes on with the random numbers of the checkpoint, or seeds them with `seed`: with a warning when they are of another
+// device or another number of ranks, silently when it holds none.
+void load_generator(const std::filesystem::path& checkpoint, const device::Runtime& runtime, uint64_t seed,
+                    int64_t rank = 0, int64_t ranks = 0);
 void load_optimizer(const std::filesystem::path& checkpoint, int64_t steps, optim::Optimizer& optimizer);
 
 }  // namespace pacer::train

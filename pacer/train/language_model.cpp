@@ -68,11 +68,11 @@ LabelledTokens::LabelledTokens(const TokenRows& rows) {
 at::Tensor label_loss(const at::Tensor& logits, const at::Tensor& labels) {
   if (device::in_host_memory(logits)) return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
   // Devices reduce a row in a buffer of limited size, and may take no int64 indices.
-  constexpr int64_t kTileColumns = 4096;
-  const int64_t rows = logits.size(0), columns = logits.size(1);
+  const int64_t rows = logits.size(0), columns = logits.size(1), most = device::most_reduced_columns(logits.device()),
+                tile_columns = most > 0 ? most : columns;
   at::Tensor log_sum;
-  for (int64_t begin = 0; begin < columns; begin += kTileColumns) {
-    const at::Tensor tile = at::logsumexp(logits.slice(1, begin, std::min(begin + kTileColumns, columns)), {1});
+  for (int64_t begin = 0; begin < columns; begin += tile_columns) {
+    const at::Tensor tile = at::logsumexp(logits.slice(1, begin, std::min(begin + tile_columns, columns)), {1});
     log_sum = log_sum.defined() ? at::logaddexp(log_sum, tile) : tile;
   }
   const at::Tensor places = device::as_indices(labels + at::arange(rows) * columns, logits.device());

@@ -82,13 +82,17 @@ FeatureMemory feature_memory(const Recipe& recipe, const target::ModelConfig& ta
   return memory;
 }
 
+template <class Shapes>
+std::vector<std::pair<std::string, std::vector<int64_t>>> shapes_of(const Shapes& shapes) {
+  return {shapes.begin(), shapes.end()};
+}
+
 // Masters, gradients and states of the optimizer. AdamW keeps two f32 moments of every element, Muon one momentum.
 // Where ranks train together every rank has weights, gradients and the message that they are sent in; master, newest
 // weights and states are divided among the owners, those of sharded_adamw among the ranks of a row.
-uint64_t optimizer_bytes(const Recipe& recipe, const draft::DraftConfig& draft) {
+uint64_t optimizer_bytes(const Recipe& recipe,
+                         const std::vector<std::pair<std::string, std::vector<int64_t>>>& shapes) {
   const optim::OptimizerOptions options = optimizer_options(recipe.optimizer);
-  std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
-  for (const auto& [name, shape] : draft::parameter_shapes(draft)) shapes.emplace_back(name, shape);
   uint64_t bytes = 0;
   for (const optim::RoutedParameter& parameter : optim::route_parameters(shapes, options.routes)) {
     uint64_t elements = 1;
@@ -139,7 +143,8 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   MemoryEstimate estimate;
   estimate.lines = {{"target weights", weights, "model.dtype"},
                     {"packed target weights", packed, "features.kernels"},
-                    {"draft masters, gradients and moments", optimizer_bytes(recipe, draft), "draft.layers"},
+                    {"draft masters, gradients and moments",
+                     optimizer_bytes(recipe, shapes_of(draft::parameter_shapes(draft))), "draft.layers"},
                     {"draft compute copy", parameters * item, "draft.dtype"},
                     {"kept features", features.train + features.validation, "features.memory_mb", /*on_host=*/true},
                     {"features of two micro-batches",
@@ -149,6 +154,23 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
                     {"activations of the target", forward, "features.rows_together"},
                     {"logits", static_cast<uint64_t>(recipe.loss.tile_mb) << 20, "loss.tile_mb"},
                     {"libraries", kLibraries, "", /*on_host=*/true}};
+  return estimate;
+}
+
+MemoryEstimate estimate_language_model(const Recipe& recipe, const target::ModelConfig& model) {
+  const auto width = [](int64_t value) { return static_cast<uint64_t>(value); };
+  const uint64_t tokens = width(recipe.data.sequences * recipe.language_model.length), h = width(model.hidden_size),
+                 q = width(model.heads * model.head_dim), kv = width(model.kv_heads * model.head_dim),
+                 f = width(model.intermediate_size), length = width(recipe.language_model.length);
+  // Of a layer: two normed rows and two sums, q, k, v and what they were before they were turned, the scores and their
+  // softmax of every head, gate, up and their product.
+  const uint64_t row = 6 * h + 3 * q + 4 * kv + 3 * f + 2 * width(model.heads) * length;
+  constexpr uint64_t kBytes = 4, kTemporaries = 2;
+  MemoryEstimate estimate;
+  estimate.lines = {
+      {"masters, gradients and states", optimizer_bytes(recipe, shapes_of(target::weight_shapes(model))), ""},
+      {"activations", kTemporaries * kBytes * tokens * width(model.layers) * row, "data.sequences"},
+      {"logits", 3 * kBytes * tokens * width(model.vocab_size), "data.sequences"}};
   return estimate;
 }
 

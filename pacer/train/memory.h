@@ -34,6 +34,9 @@ int64_t draft_parameters(const draft::DraftConfig& config);
 MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& target, const draft::DraftConfig& draft,
                                const std::vector<data::TokenRow>& train, const std::vector<data::TokenRow>& validation);
 
+// The same for method causal_lm: exact for masters, gradients and states, for activations what the backward needs.
+MemoryEstimate estimate_language_model(const Recipe& recipe, const target::ModelConfig& model);
+
 // How the features' memory is divided: validation rows take what they need up to a quarter, training rows the rest.
 struct FeatureMemory {
   uint64_t train = 0, validation = 0;                // allowed

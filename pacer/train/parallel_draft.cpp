@@ -7,6 +7,7 @@
 
 #include "pacer/base/files.h"
 #include "pacer/draft/weights.h"
+#include "pacer/train/checkpoint.h"
 #include "pacer/train/window_loss.h"
 
 namespace pacer::train {
@@ -157,6 +158,9 @@ void ParallelDraft::save(const std::filesystem::path& folder, const TrainState& 
   extras.write = [&](const std::filesystem::path& unnamed) {
     draft::write_draft_config(unnamed, draft_.config(), at::kFloat);
     write_file(unnamed / "state.json", state.to_json().dump(2) + "\n");
+  };
+  extras.write_each = [this](const std::filesystem::path& unnamed) {
+    save_generator(unnamed, ranks_.runtime(), ranks_.rank(), ranks_.world().size());
   };
   extras.fingerprints = fingerprints;
   extras.details = {{"step", state.step}};

@@ -10,6 +10,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
+#include "pacer/train/checkpoint.h"
 
 namespace pacer::train {
 namespace {
@@ -96,6 +97,9 @@ void ParallelLanguageModel::save(const std::filesystem::path& folder, const Trai
   extras.write = [&](const std::filesystem::path& unnamed) {
     write_file(unnamed / "config.json", model_.config.to_json().dump(2) + "\n");
     write_file(unnamed / "state.json", state.to_json().dump(2) + "\n");
+  };
+  extras.write_each = [this](const std::filesystem::path& unnamed) {
+    save_generator(unnamed, ranks_.runtime(), ranks_.rank(), ranks_.world().size());
   };
   extras.fingerprints = fingerprints;
   extras.details = {{"step", state.step}};

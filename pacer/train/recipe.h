@@ -98,6 +98,7 @@ struct ValidationSection {
 
 struct CheckpointSection {
   int64_t every = 0;
+  int64_t epochs = 0;
   int64_t keep_last = 2;
   bool keep_best = true;
 };

@@ -2,9 +2,12 @@
 
 #include <string>
 
+#include <c10/util/Exception.h>
+
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
+#include "pacer/device/generators.h"
 
 namespace pacer::train {
 
@@ -43,6 +46,26 @@ void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& re
   const std::string place = "the plan of rank 0";
   const std::string text = ranks.from_first(plan.to_json().dump(), "a new plan");
   choose_f32_products(RunPlan::from_json(parse_json(text, place), place), plan);
+}
+
+void start_generator(const std::optional<fs::path>& checkpoint, const Recipe& recipe, Ranks& ranks) {
+  const uint64_t seed = static_cast<uint64_t>(recipe.seed) +
+                        static_cast<uint64_t>(ranks.rank()) * static_cast<uint64_t>(recipe.parallel.generator_stride);
+  if (!checkpoint) return device::seed_generators(ranks.runtime(), seed);
+  load_generator(*checkpoint, ranks.runtime(), seed, ranks.rank(), ranks.parallel() ? ranks.world().size() : 0);
+}
+
+void explaining_failures(Ranks& ranks, const MemoryEstimate& estimate, const std::function<void()>& steps) {
+  try {
+    steps();
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::OutOfMemoryError& ended) {
+    throw out_of_memory(estimate, ranks.runtime(), ended.what());
+  } catch (const std::exception& failure) {
+    if (ranks.parallel() && ranks.world().lost()) throw ranks.world().lost_error(failure.what());
+    throw;
+  }
 }
 
 }  // namespace pacer::train

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "pacer/device/runtime.h"
 #include "pacer/train/checkpoint.h"
+#include "pacer/train/memory.h"
 #include "pacer/train/plan.h"
 #include "pacer/train/ranks.h"
 #include "pacer/train/recipe.h"
@@ -28,5 +30,13 @@ void use_threads(const std::optional<RunPlan>& earlier, const Recipe& recipe, de
 // choose_f32_products() of plan.h with the choice of rank 0. In exact mode nothing is measured: another run, on another
 // mesh, must come to the same choice.
 void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& recipe, Ranks& ranks, RunPlan& plan);
+
+// LibTorch's random numbers of host and device: as in the checkpoint, else from the recipe's seed and this rank's share
+// of parallel.generator_stride.
+void start_generator(const std::optional<std::filesystem::path>& checkpoint, const Recipe& recipe, Ranks& ranks);
+
+// Runs the steps. A device's memory that ended becomes the Error of out_of_memory(), and what a device says when
+// another rank is gone, which may be at any later call, Error{communication} with where the other ranks are.
+void explaining_failures(Ranks& ranks, const MemoryEstimate& estimate, const std::function<void()>& steps);
 
 }  // namespace pacer::train

@@ -25,6 +25,13 @@ class SampleOrder {
   int64_t rows_per_step() const { return sequences_ * accumulation_; }
   // Epochs that are done when `position` rows are.
   double epochs(int64_t position) const { return static_cast<double>(position) / static_cast<double>(rows_); }
+  // The newest epoch that ends within the rows `before` + 1 .. `after`, of those that are multiples of `every`; 0:
+  // none.
+  int64_t epoch_ended(int64_t before, int64_t after, int64_t every) const {
+    if (every < 1) return 0;
+    const int64_t rows = every * rows_;
+    return after / rows > before / rows ? after / rows * every : 0;
+  }
 
  private:
   int64_t row_at(int64_t position) const;

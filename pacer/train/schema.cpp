@@ -267,6 +267,11 @@ std::vector<Key> make_schema() {
           .from(0)
           .to(1e9)
           .free(),
+      Row("checkpoint.epochs", at(&R::checkpoint, &C::epochs),
+          "epochs between checkpoints that are kept, each with a link `epoch_E`; 0: none")
+          .from(0)
+          .to(1e6)
+          .free(),
       Row("checkpoint.keep_last", at(&R::checkpoint, &C::keep_last), "newest checkpoints to keep")
           .from(1)
           .to(1e6)

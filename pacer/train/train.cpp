@@ -3,15 +3,12 @@
 #include <array>
 #include <cstdio>
 
-#include <c10/util/Exception.h>
-
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/logging.h"
 #include "pacer/base/numbers.h"
 #include "pacer/data/rows.h"
-#include "pacer/device/generators.h"
 #include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
 #include "pacer/train/budget.h"
@@ -148,11 +145,7 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     result.cpu_s = watch.cpu();
     return result;
   };
-  if (newest) {
-    load_generator(*newest, runtime, static_cast<uint64_t>(recipe.seed));
-  } else {
-    device::seed_generators(runtime, static_cast<uint64_t>(recipe.seed));
-  }
+  start_generator(newest, recipe, ranks);
   if (newest && state.step == plan.steps) {
     log_info(folder.path().string() + ": finished already, " + format_count(plan.steps) + " steps");
     return finish(state);
@@ -249,11 +242,7 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
       runtime, bench, ranks, plan, schedule, state, checkpoints, metrics.get(),
       options.stop_requested ? options.stop_requested : [] { return false; });
   ranks.set_up();
-  try {
-    trainer.run();
-  } catch (const c10::OutOfMemoryError& ended) {
-    throw out_of_memory(estimate, runtime, ended.what());
-  }
+  explaining_failures(ranks, estimate, [&] { trainer.run(); });
   ranks.any(false, "the end");  // what the others return names files that rank 0 has written
   const TrainResult result = finish(trainer.state());
   if (metrics != nullptr) {

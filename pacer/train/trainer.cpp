@@ -48,13 +48,18 @@ void Trainer::run() {
     feed.emplace(runtime_, *bench_.draft, *bench_.features, order_, recipe, bench_.loss, state_.step + 1, plan_.steps);
   }
   while (state_.step < plan_.steps) {
+    const int64_t rows_before = state_.rows;
     const Update update = train_step(state_.step + 1, feed ? &*feed : nullptr);
     ++state_.step;
+    const int64_t epoch = order_.epoch_ended(rows_before, state_.rows, recipe.checkpoint.epochs);
     const bool last = state_.step == plan_.steps, stopping = ranks_.any(stop_(), "whether to stop");
 
     if (last || due(state_.step, recipe.logging.every)) record(update);
     const bool best = (last || due(state_.step, recipe.validation.every)) && validate();
-    if (last || stopping || due(state_.step, recipe.checkpoint.every) || (best && recipe.checkpoint.keep_best)) save();
+    if (last || stopping || epoch > 0 || due(state_.step, recipe.checkpoint.every) ||
+        (best && recipe.checkpoint.keep_best)) {
+      save(epoch);
+    }
 
     progress.update(static_cast<uint64_t>(state_.step), note_of(state_));
     if (stopping && !last) return;
@@ -147,7 +152,7 @@ bool Trainer::validate() {
   return best;
 }
 
-void Trainer::save() {
+void Trainer::save(int64_t epoch) {
   const CheckpointSection& section = bench_.recipe.checkpoint;
   if (metrics_ != nullptr) metrics_->sync();  // before the checkpoint: what it continues from must be there
   if (bench_.together) {
@@ -157,6 +162,7 @@ void Trainer::save() {
   } else {
     checkpoints_.save(state_, bench_.fingerprints, *bench_.draft, *bench_.optimizer);
   }
+  if (epoch > 0) checkpoints_.mark_epoch(epoch, state_.step);
   const bool best = section.keep_best && state_.best_step > 0;
   if (best && state_.best_step == state_.step) checkpoints_.mark_best(state_.step);
   checkpoints_.prune(section.keep_last, best ? state_.best_step : 0);

@@ -59,8 +59,8 @@ class Trainer {
   Update alone(BatchFeed& feed, int64_t step, draft::LossTerms& terms);
   Update together(const Window& window, int64_t step, draft::LossTerms& terms);
   void record(const Update& update);
-  bool validate();  // whether the draft is the best so far
-  void save();
+  bool validate();           // whether the draft is the best so far
+  void save(int64_t epoch);  // epoch: the one that ends here, 0: none
 
   const device::Runtime runtime_;
   Workbench& bench_;

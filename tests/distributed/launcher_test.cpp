@@ -69,6 +69,23 @@ TEST(Launcher, TellsEveryRankWhoItIs) {
   EXPECT_EQ(read_file(folder.path() / "2"), "2 2 3 3 127.0.0.1 1 ");
 }
 
+TEST(Launcher, PathsAndArgumentsWithSpacesArriveAsTheyAre) {
+  const test::TemporaryFolder outer;
+  const fs::path folder = outer.path() / "a folder with spaces";
+  fs::create_directory(folder);
+  const fs::path program = folder / "the program.sh";
+  write_file(program,
+             "#!/bin/sh\nfor a in \"$@\"; do printf '%s\\n' \"$a\"; done > \"$(dirname \"$0\")/rank $RANK\"\n");
+  fs::permissions(program, fs::perms::owner_all);
+  EXPECT_EQ(in_a_process([&] {
+              EXPECT_EQ(launch({program.string(), "one argument", "", "$RANK; 'x' * \"y\""}, ranks(2)).exit_code, 0);
+            }),
+            0);
+  for (const char* name : {"rank 0", "rank 1"}) {
+    EXPECT_EQ(read_file(folder / name), "one argument\n\n$RANK; 'x' * \"y\"\n");
+  }
+}
+
 TEST(Launcher, TheFirstFailureDecidesTheCodeAndEndsTheOthers) {
   EXPECT_EQ(in_a_process([] {
               const double start = wall_seconds();

@@ -8,6 +8,7 @@
 #include <ATen/ops/tanh.h>
 
 #include "pacer/base/random.h"
+#include "pacer/device/device_memory.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::parallel {
@@ -55,7 +56,7 @@ SmallModel::SmallModel(const SmallModelOptions& options) : options_(options) {
   uint64_t number = 0;
   for (const Shape& shape : shapes()) {
     const at::Tensor values = random_tensor(shape.sizes, 0, number++, 0.2);
-    weights_[shape.name] = values.to(options.weight_dtype).contiguous().requires_grad_(true);
+    weights_[shape.name] = values.to(options.device, options.weight_dtype).contiguous().requires_grad_(true);
   }
 }
 
@@ -105,7 +106,7 @@ std::vector<size_t> SmallModel::calls() const {
 }
 
 void SmallModel::micro_batch(Engine& engine, int64_t step, int64_t leaf, bool skip_middle) const {
-  const at::Tensor x = small_batch(step, leaf);
+  const at::Tensor x = small_batch(step, leaf).to(options_.device);
   const at::Tensor h = engine.run(0, {x})[0];
   if (skip_middle) {
     const at::Tensor loss = engine.run(2, {x + h.narrow(1, 0, 24)})[0];
@@ -120,7 +121,7 @@ void SmallModel::micro_batch(Engine& engine, int64_t step, int64_t leaf, bool sk
 }
 
 at::Tensor SmallModel::plain_loss(int64_t step, int64_t leaf) const {
-  const at::Tensor x = small_batch(step, leaf);
+  const at::Tensor x = small_batch(step, leaf).to(options_.device);
   at::Tensor y = second({first({x})[0], x})[0];
   if (options_.twice) y = second({first({y})[0], y})[0];
   return third({y})[0];
@@ -138,9 +139,9 @@ EngineOptions small_options(const Mesh& mesh, int64_t micro_batches, bool exact)
 
 std::map<std::string, at::Tensor> state_of(Engine& engine) {
   std::map<std::string, at::Tensor> state;
-  for (const auto& tensor : engine.state_tensors()) state[tensor.name] = engine.whole(tensor);
+  for (const auto& tensor : engine.state_tensors()) state[tensor.name] = device::to_host(engine.whole(tensor));
   for (const auto& [name, steps] : engine.counters()) state["steps/" + name] = at::full({}, steps, at::kLong);
-  for (const auto& [name, weight] : engine.weights()) state["live/" + name] = weight;
+  for (const auto& [name, weight] : engine.weights()) state["live/" + name] = device::to_host(weight);
   return state;
 }
 
@@ -153,7 +154,7 @@ Trail train_small(World& world, const EngineOptions& options, const SmallModelOp
     for (int64_t k = 0; k < count; ++k) model.micro_batch(engine, step, engine.groups().data_rank * count + k);
     const StepReport report = engine.step({.muon = 0.02, .adamw = 0.01});
     trail.losses.push_back(report.loss);
-    trail.norms.push_back(report.norm);
+    trail.norms.push_back(device::to_host(report.norm));
     trail.states.push_back(state_of(engine));
   }
   return trail;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pacer/device/kernels.h"
 #include "pacer/parallel/engine.h"
 
 namespace pacer::parallel {
@@ -14,6 +15,7 @@ struct SmallModelOptions {
   bool recompute = false;
   bool twice = false;     // the first two segments run twice, one behind the other
   bool use_extra = true;  // the parameter `extra.weight` takes part
+  c10::Device device = device::host_device();
 };
 
 // Routes: matrices of the layers muon, their gains adamw, the head sharded_adamw (with a chunk that is short and, for
@@ -40,7 +42,7 @@ class SmallModel {
   std::map<std::string, at::Tensor> weights_;
 };
 
-at::Tensor small_batch(int64_t step, int64_t leaf);
+at::Tensor small_batch(int64_t step, int64_t leaf);  // in host memory
 
 EngineOptions small_options(const Mesh& mesh, int64_t micro_batches, bool exact);
 

@@ -1,9 +1,20 @@
 // Whole runs whose ranks compute on a device each. The simulated NPU's hazard checker and rules are on all the time.
+#include <unistd.h>
+
+#include <functional>
+#include <vector>
+
 #include <gmock/gmock.h>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/rand.h>
+#include <c10/util/Exception.h>
 
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
+#include "pacer/base/logging.h"
+#include "pacer/train/recipe_reader.h"
 #include "tests/distributed/train_runs.h"
 #include "tests/support/files.h"
 
@@ -84,6 +95,83 @@ TEST(TrainOnDevices, ADraftGoesOnOnTheHost) {
 TEST(TrainOnDevices, ALanguageModelGoesOnOnTheHost) {
   const pacer::test::TemporaryFolder folder;
   expect_continuation_on_the_host(on_devices(small_language_model_recipe(folder.path())), folder.path());
+}
+
+// LibTorch's own random numbers: a state per rank, its own seed where the recipe says so.
+TEST(TrainOnDevices, RandomNumbersOfEveryRankGoOnWhereTheCheckpointLeftThem) {
+  const pacer::test::TemporaryFolder folder;
+  Recipe recipe = on(on_devices(small_language_model_recipe(folder.path())), 2, 1);
+  recipe.parallel.generator_stride = 5;
+  const auto draws = [&](const fs::path& run, const char* name, int64_t stop_after) {
+    parallel::run_ranks(
+        2,
+        [&](parallel::World& world) {
+          run_on(world, recipe, run, stop_after);
+          const at::Tensor drawn = at::rand({8}, at::TensorOptions().device(world.place())).to(at::kCPU);
+          write_file(folder.path() / (name + std::to_string(world.rank())), c10::str(drawn));
+        },
+        on_device_of(recipe));
+    return read_file(folder.path() / (name + std::string("0"))) + read_file(folder.path() / (name + std::string("1")));
+  };
+  const auto of_rank = [&](const char* name, int rank) {
+    return read_file(folder.path() / (name + std::to_string(rank)));
+  };
+  // Nothing in training draws from them: what follows a run shows what they were set to.
+  const std::string begun = draws(folder.path() / "run", "begun", /*stop_after=*/2);
+  EXPECT_NE(of_rank("begun", 0), of_rank("begun", 1));
+  EXPECT_TRUE(fs::exists(folder.path() / "run/checkpoints/latest/generator-00002-of-00002.safetensors"));
+  EXPECT_EQ(draws(folder.path() / "run", "continued", /*stop_after=*/1), begun);
+  recipe.parallel.generator_stride = 0;
+  draws(folder.path() / "alike", "alike", /*stop_after=*/1);
+  EXPECT_EQ(of_rank("alike", 0), of_rank("alike", 1));
+}
+
+// Runs on two ranks, of which rank 1 does something after its second step.
+std::vector<parallel::RankOutcome> outcomes_when_rank_1(const Recipe& recipe, const fs::path& folder,
+                                                        const std::function<void(const parallel::World&)>& does) {
+  return parallel::outcomes_of_ranks(
+      2,
+      [&](parallel::World& world) {
+        int64_t steps = 0;
+        TrainOptions options;
+        options.run = folder;
+        options.world = &world;
+        options.stop_requested = [&] {
+          if (++steps == 2 && world.rank() == 1) does(world);
+          return false;
+        };
+        set_log_level(LogLevel::off);
+        train(resolve(recipe, "test"), options);
+      },
+      std::chrono::seconds(60), std::chrono::seconds(120), on_device_of(recipe));
+}
+
+TEST(TrainOnDevices, MemoryThatEndsInAStepIsExplainedOnItsRankAndEndsTheOther) {
+  for (const bool draft : {false, true}) {
+    const pacer::test::TemporaryFolder folder;
+    const Recipe recipe =
+        on(on_devices(draft ? uneven_draft_recipe(folder.path()) : small_language_model_recipe(folder.path())), 2, 1);
+    std::vector<at::Tensor> hoard;
+    const auto outcomes = outcomes_when_rank_1(recipe, folder.path() / "run", [&](const parallel::World& world) {
+      const auto bytes = at::TensorOptions().dtype(at::kByte).device(world.place());
+      for (int64_t size = int64_t{1} << 34; size >= 512; size /= 2) {
+        try {
+          for (;;) hoard.push_back(at::empty({size}, bytes));
+        } catch (const c10::OutOfMemoryError&) {
+        }
+      }
+    });
+    EXPECT_THAT(outcomes[1].error, HasSubstr("the memory of simnpu:1 ended with"));
+    EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 closed the connection"));
+  }
+}
+
+TEST(TrainOnDevices, ARankThatDiesIsAnErrorOfTheOthersThatSaysWhereItWas) {
+  const pacer::test::TemporaryFolder folder;
+  const Recipe recipe = on(on_devices(small_language_model_recipe(folder.path())), 2, 1);
+  const auto outcomes = outcomes_when_rank_1(recipe, folder.path() / "run", [](const parallel::World&) { ::_exit(7); });
+  EXPECT_EQ(outcomes[1].exit_code, 7);
+  EXPECT_THAT(outcomes[0].error, ::testing::AllOf(HasSubstr("rank 1 closed the connection"), HasSubstr("rank 1")));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
@@ -243,6 +243,35 @@ TEST(ReadTasks, NamesATaskByItsFileAndTakesTheFirstPrompts) {
   EXPECT_EQ(read_tasks({folder.path() / "chat.jsonl"}, 1)[0].prompts.size(), 1u);
   EXPECT_THROW(read_tasks({folder.path() / "chat.jsonl", folder.path() / "chat.jsonl"}, 0), Error);
   EXPECT_THROW(read_tasks({folder.path() / "chat.jsonl"}, -1), Error);
+}
+
+TEST(ReadTasks, ASubsetKeepsItsOrderAndEachTaskItsOwnLimit) {
+  const test::TemporaryFolder folder;
+  const std::string row = R"({"id": "ID", "turns": ["one"]})";
+  for (const char* name : {"b", "a", "c"}) {
+    std::string text;
+    for (int i = 0; i < 4; ++i) text += std::string(row).replace(8, 2, std::to_string(i)) + "\n";
+    write_file(folder.path() / (std::string(name) + ".jsonl"), text);
+  }
+  const auto summary = [](const std::vector<Task>& tasks) {
+    std::string text;
+    for (const Task& task : tasks) text += task.name + std::to_string(task.prompts.size()) + " ";
+    return text;
+  };
+  const std::string path = folder.path().string();
+  EXPECT_EQ(summary(read_tasks({path}, 0)), "a4 b4 c4 ");
+  EXPECT_EQ(summary(read_tasks({path + "/c.jsonl:1", path + "/a.jsonl"}, 3)), "c1 a3 ");
+  try {
+    read_tasks({path + "/d.jsonl:2"}, 0);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("d.jsonl"));
+    EXPECT_THAT(error.hint(), ::testing::HasSubstr("a.jsonl, b.jsonl, c.jsonl"));
+  }
+  EXPECT_THROW(read_tasks({path + "/a.jsonl:0"}, 0), Error);
+  std::filesystem::create_directory(folder.path() / "empty");
+  EXPECT_THROW(read_tasks({path + "/empty"}, 0), Error);
 }
 
 }  // namespace

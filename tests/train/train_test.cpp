@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cstdio>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -276,6 +278,36 @@ TEST(Train, ADamagedCheckpointIsPassedOver) {
   set_log_sink({});
   EXPECT_NE(heard.find("passing over an incomplete checkpoint"), std::string::npos) << heard;
   expect_same_checkpoint(whole.checkpoint, result.checkpoint);
+}
+
+TEST(Train, AnEpochsCheckpointHasALinkAndIsKept) {
+  const pacer::test::TemporaryFolder temporary;
+  Recipe recipe = checked_recipe(temporary.path());
+  recipe.schedule.steps = 24;
+  recipe.checkpoint.every = 1;
+  recipe.checkpoint.keep_last = 1;
+  recipe.checkpoint.keep_best = false;
+  recipe.checkpoint.epochs = 2;
+  const fs::path checkpoints = temporary.path() / "run" / "checkpoints";
+  run(recipe, temporary.path() / "run", /*stop_after=*/23);
+  const TrainResult result = run(recipe, temporary.path() / "run");
+  EXPECT_EQ(result.step, 24);
+  const int64_t per_step = recipe.data.sequences * recipe.data.accumulation;
+  const int64_t epoch_rows = records(temporary.path() / "run", "start").front().at("rows").get<int64_t>();
+  std::set<std::string> expected = {"latest", "step_000024"};
+  for (int64_t epoch = 2; epoch * epoch_rows <= 24 * per_step; epoch += 2) {
+    char step[32], link[32];
+    std::snprintf(step, sizeof step, "step_%06lld",
+                  static_cast<long long>((epoch * epoch_rows + per_step - 1) / per_step));
+    std::snprintf(link, sizeof link, "epoch_%04lld", static_cast<long long>(epoch));
+    expected.insert({step, link});
+    EXPECT_EQ(fs::read_symlink(checkpoints / link), step);
+    EXPECT_TRUE(fs::exists(checkpoints / link / "model.safetensors"));
+  }
+  EXPECT_GT(expected.size(), 3u);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) names.insert(entry.path().filename());
+  EXPECT_EQ(names, expected);
 }
 
 TEST(Train, KeepsTheNewestAndTheBest) {
