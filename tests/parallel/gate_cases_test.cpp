@@ -1,5 +1,6 @@
 #include "pacer/parallel/gate.h"
 
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -35,10 +36,11 @@ std::set<Pair> pairs_of(const std::vector<GateCase>& cases) {
 TEST(GateCases, TwelveCoverEveryPairOfSettings) {
   const auto few = covering_cases(4), all = all_cases(4);
   EXPECT_LE(few.size(), 12u);
-  EXPECT_EQ(pairs_of(few), pairs_of(all));
+  const auto brought = pairs_of(few), wanted = pairs_of(all);
+  EXPECT_TRUE(std::ranges::includes(brought, wanted));
   std::set<std::string> names;
   for (const GateCase& c : all) EXPECT_TRUE(names.insert(c.name()).second) << c.name();
-  EXPECT_EQ(names.size(), 3u * 2 * 3 * 2 * 2 * 2 * 2 * 2 * 2);
+  EXPECT_EQ(names.size(), 3u * (1 + 3) * 2 * 2 * 2 * 2 * 2 * 2) << "one micro-batch, or four in three forms";
 }
 
 TEST(GateCases, ARestartBeginsOnAnotherMesh) {
