@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -5,16 +6,19 @@
 #include <vector>
 
 #include "apps/pacer/commands.h"
+#include "pacer/base/files.h"
 #include "pacer/base/numbers.h"
 #include "pacer/formats/tensor_source.h"
 #include "pacer/optim/routes.h"
 #include "pacer/parallel/prediction.h"
+#include "pacer/parallel/timeline.h"
 
 namespace pacer::cli {
 namespace {
 
 struct Arguments {
   std::filesystem::path model;
+  std::filesystem::path picture;
   std::string mesh = "1x8", accumulation = "reduce_each", unshard = "broadcast", weights = "bf16";
   parallel::PredictionInput input;
   double link_gb = 25, link_us = 20, products_t = 200, memory_gb = 2000;
@@ -34,6 +38,35 @@ std::vector<parallel::PlanParameter> parameters_of(const std::filesystem::path& 
   return parameters;
 }
 
+// In the order in which a language model reads them: embedding, layers by number, the rest. A model without a head
+// reads its embedding again at the end.
+void arrange_calls(parallel::PredictionInput& input) {
+  const auto place_of = [](const parallel::PlanParameter& parameter) {
+    const auto layer = parallel::layer_of(parameter.name);
+    if (layer) return std::pair(1, std::stoll(layer->substr(layer->rfind('.') + 1)));
+    return std::pair(parameter.name.find("embed") != std::string::npos ? 0 : 2, 0LL);
+  };
+  std::stable_sort(input.parameters.begin(), input.parameters.end(),
+                   [&](const auto& a, const auto& b) { return place_of(a) < place_of(b); });
+  bool head = false;
+  for (size_t i = 0; i < input.parameters.size(); ++i) {
+    if (i == 0 || place_of(input.parameters[i]) != place_of(input.parameters[i - 1])) input.calls.emplace_back();
+    input.calls.back().push_back(input.parameters[i].name);
+    head = head || input.parameters[i].name.find("head") != std::string::npos;
+  }
+  if (head || input.parameters.empty()) return;
+  for (const parallel::PlanParameter& parameter : input.parameters) {
+    if (place_of(parameter).first == 0) input.calls.back().push_back(parameter.name);
+  }
+}
+
+// "layers.3" for "model.layers.3", "lm_head" for "lm_head.weight".
+std::string short_name(std::string name) {
+  if (name.starts_with("model.")) name.erase(0, 6);
+  if (name.ends_with(".weight")) name.erase(name.size() - 7);
+  return name;
+}
+
 std::string megabytes(double bytes) { return format_fixed(bytes * 1e-6, 1) + " MB"; }
 
 std::string text_of(const parallel::Prediction& prediction, const Arguments& arguments) {
@@ -50,11 +83,12 @@ std::string text_of(const parallel::Prediction& prediction, const Arguments& arg
     text += "  " + name + "  " + megabytes(bytes) + " in " + std::to_string(prediction.calls.at(name)) + "\n";
   }
   return text + "\nseconds: orthogonalise " + format_fixed(prediction.orthogonalise_s, 4) + ", adamw " +
-         format_fixed(prediction.adamw_s, 4) + ", link " + format_fixed(prediction.link_s, 4) + ", step " +
-         format_fixed(prediction.step_s, 4) + "\nassumed: link " + format_fixed(arguments.link_gb, 1) + " GB/s and " +
-         format_fixed(arguments.link_us, 1) + " us, " + format_fixed(arguments.products_t, 1) +
-         " T multiply-adds/s, memory " + format_fixed(arguments.memory_gb, 0) + " GB/s, forward and backward " +
-         format_fixed(arguments.input.micro_batch_s, 4) + " s; messages hide behind forward and backward\n";
+         format_fixed(prediction.adamw_s, 4) + ", copies " + format_fixed(prediction.copies_s, 4) + ", link " +
+         format_fixed(prediction.link_s, 4) + ", step " + format_fixed(prediction.step_s, 4) + "\nassumed: link " +
+         format_fixed(arguments.link_gb, 1) + " GB/s and " + format_fixed(arguments.link_us, 1) + " us, " +
+         format_fixed(arguments.products_t, 1) + " T multiply-adds/s, memory " + format_fixed(arguments.memory_gb, 0) +
+         " GB/s, forward and backward " + format_fixed(arguments.input.micro_batch_s, 4) +
+         " s; messages hide behind forward and backward\n";
 }
 
 void run(Arguments& arguments, const Context& context) {
@@ -68,6 +102,13 @@ void run(Arguments& arguments, const Context& context) {
   input.products_per_s = arguments.products_t * 1e12;
   input.memory_bytes_per_s = arguments.memory_gb * 1e9;
   input.parameters = parameters_of(arguments.model);
+  arrange_calls(input);
+  if (!arguments.picture.empty()) {
+    const parallel::PlannedSchedule schedule = parallel::planned_schedule(input);
+    std::vector<std::string> names;
+    for (const std::string& unit : schedule.units) names.push_back(short_name(unit));
+    write_file(arguments.picture, parallel::timeline_svg(parallel::make_timeline(schedule.input, input.mesh), names));
+  }
   const parallel::Prediction prediction = parallel::predict(input);
   context.json ? context.print_json(prediction.to_json()) : context.print(text_of(prediction, arguments));
 }
@@ -105,6 +146,8 @@ void add_plan(CLI::App& app, Context& context) {
   command->add_option("--micro-batch", arguments->input.micro_batch_s, "Seconds of one forward and backward")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command->add_option("--schedule-svg", arguments->picture,
+                      "Also draw what a rank does and which messages travel meanwhile");
   context.add_common(*command, {"pacer plan --model Llama-3.1-8B --mesh 64x8 --free-weights --link 50"});
   command->callback([arguments, &context] { run(*arguments, context); });
 }

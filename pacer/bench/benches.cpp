@@ -18,9 +18,18 @@ Timings time_work(const Work& work, const Settings& settings, const std::functio
 
 const std::vector<Bench>& all_benches() {
   static const std::vector<Bench> benches = {
-      {"dspark_train", dspark_train}, {"prefill", prefill},     {"decode", decode},           {"gguf", gguf},
-      {"specdec", specdec},           {"tokenizer", tokenizer}, {"coldstart", coldstart},     {"roofline", roofline},
-      {"muon_ns", muon_ns},           {"muon_step", muon_step}, {"fixed_order", fixed_order},
+      {"dspark_train", dspark_train},
+      {"prefill", prefill},
+      {"decode", decode},
+      {"gguf", gguf},
+      {"specdec", specdec},
+      {"tokenizer", tokenizer},
+      {"coldstart", coldstart},
+      {"roofline", roofline},
+      {"muon_ns", muon_ns},
+      {"muon_step", muon_step},
+      {"fixed_order", fixed_order},
+      {"dist", dist, dist_ranks},
   };
   return benches;
 }
@@ -28,6 +37,7 @@ const std::vector<Bench>& all_benches() {
 bool uses_dtype(const Work& work) {
   // The forward and backward beside muon_step are f32 whatever is asked for.
   if (work.bench() == "muon_step" && work.text("optimizer") == "none") return false;
+  if (work.bench() == "dist" && work.text("optimizer") == "adamw") return false;
   return work.bench() != "tokenizer" && !(work.bench() == "coldstart" && work.name() == "help");
 }
 

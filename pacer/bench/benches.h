@@ -47,10 +47,14 @@ Result muon_ns(const Work& work, const Settings& settings, device::Runtime& runt
 Result muon_step(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result fixed_order(const Work& work, const Settings& settings, device::Runtime& runtime);
 Result roofline(const Work& work, const Settings& settings, device::Runtime& runtime);
+// On every rank of a world of dist_ranks(work); what it returns counts on rank 0.
+Result dist(const Work& work, const Settings& settings, device::Runtime& runtime);
+int64_t dist_ranks(const Work& work);
 
 struct Bench {
   std::string name;
   Result (*run)(const Work&, const Settings&, device::Runtime&);
+  int64_t (*ranks)(const Work&) = nullptr;  // how many processes a case takes; null: one
 };
 
 const std::vector<Bench>& all_benches();

@@ -11,6 +11,7 @@
 #include "pacer/base/logging.h"
 #include "pacer/bench/child_process.h"
 #include "pacer/device/names.h"
+#include "pacer/parallel/launch_environment.h"
 
 namespace pacer::bench {
 namespace {
@@ -77,11 +78,18 @@ OrderedJson run_here(const Case& one, const Works& works, Settings settings) {
   }
 }
 
-std::vector<std::string> command_line(const Case& one, const Request& request) {
+int64_t ranks_of(const Case& one, const Works& works) {
+  const Bench& bench = find_bench(one.bench);
+  return bench.ranks == nullptr ? 1 : bench.ranks(works.work(one.bench, one.name));
+}
+
+std::vector<std::string> command_line(const Case& one, const Request& request, int64_t ranks) {
   const Settings& settings = request.settings;
-  std::vector<std::string> words = {
-      settings.program.string(),        "bench",        one.bench, "--case", one.name, "--threads",
-      std::to_string(settings.threads), "--in-process", "--quiet"};
+  const std::string program = settings.program.string();
+  std::vector<std::string> words = {program};
+  if (ranks > 1) words.insert(words.end(), {"launch", "-n", std::to_string(ranks), "--", program});
+  words.insert(words.end(), {"bench", one.bench, "--case", one.name, "--threads", std::to_string(settings.threads),
+                             "--in-process", "--quiet"});
   const auto add = [&](const std::string& option, const std::string& value) {
     words.push_back(option), words.push_back(value);
   };
@@ -96,9 +104,9 @@ std::vector<std::string> command_line(const Case& one, const Request& request) {
   return words;
 }
 
-OrderedJson run_in_child(const Case& one, const Request& request) {
+OrderedJson run_in_child(const Case& one, const Request& request, int64_t ranks) {
   const Ended ended =
-      run_program(command_line(one, request), {"OMP_NUM_THREADS=" + std::to_string(request.settings.threads)},
+      run_program(command_line(one, request, ranks), {"OMP_NUM_THREADS=" + std::to_string(request.settings.threads)},
                   static_cast<double>(request.timeout_s));
   const auto status = [&](const std::string& name, const std::string& message) {
     return status_json(one.bench, one.name, request.settings.threads, one.dtype, name, message);
@@ -123,7 +131,13 @@ void run_benches(const Request& request, const std::function<void(const OrderedJ
                 "name one with --case and one --dtype");
   }
   for (const Case& one : cases) {
-    on_line(request.in_process ? run_here(one, works, request.settings) : run_in_child(one, request));
+    if (!request.in_process) {
+      on_line(run_in_child(one, request, ranks_of(one, works)));
+      continue;
+    }
+    const OrderedJson line = run_here(one, works, request.settings);
+    // Of the ranks of one case the first speaks.
+    if (ranks_of(one, works) == 1 || parallel::read_launch_environment().rank == 0) on_line(line);
   }
 }
 

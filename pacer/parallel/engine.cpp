@@ -144,6 +144,7 @@ void Engine::begin_reduce(size_t index) {
   unit.reduction.start(micro_batch_, gradients);
   reducing_.push_back(index);
   if (!options_.overlap) return drain_reductions();
+  if (groups_.mesh.shard == 1) unit.reduction.advance();  // nothing to wait for in a row of one
   // Three units are on their way: one in its row, one over the rows, one arriving.
   if (reducing_.size() > 1) units_[reducing_[reducing_.size() - 2]]->reduction.advance();
   if (reducing_.size() > 2) {
@@ -253,7 +254,9 @@ void Engine::publish(UnitState& unit, bool stale) {
   }
   unit.weights.start_publish();
   if (stale) unit.weights.keep_stale();
-  if (!options_.overlap && !options_.free_weights) unit.weights.wait_acquire();
+  if (options_.overlap) return;
+  unit.weights.finish_publish();
+  if (!options_.free_weights) unit.weights.wait_acquire();
 }
 
 void Engine::abandon() {

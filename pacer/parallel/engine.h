@@ -140,6 +140,8 @@ class Engine {
   void set_counters(const std::map<std::string, int64_t>& counters);
   // After masters were written through held(): makes the weights follow. All ranks call it.
   void publish_all();
+  // Waits for what is on its way between two steps, which otherwise goes on behind the next forward pass.
+  void settle();
   // The live weights by name, with every message waited for.
   std::map<std::string, at::Tensor> weights();
   int64_t steps() const { return steps_; }

@@ -124,6 +124,10 @@ void Engine::publish_all() {
   }
 }
 
+void Engine::settle() {
+  for (const auto& unit : units_) unit->weights.finish_publish();
+}
+
 std::map<std::string, at::Tensor> Engine::weights() {
   std::map<std::string, at::Tensor> weights;
   for (const auto& unit : units_) {

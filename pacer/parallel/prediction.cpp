@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "pacer/parallel/schedule.h"
 #include "pacer/parallel/unit_layout.h"
 
 namespace pacer::parallel {
@@ -32,21 +31,9 @@ std::vector<UnitLayout> layouts_of(const PredictionInput& input, const Ownership
 }
 
 // How often the weights of each unit are acquired in a step.
-std::vector<int64_t> acquisitions(const PredictionInput& input, const std::vector<UnitLayout>& units) {
-  ScheduleInput schedule{.calls = {}, .units = units.size(), .free_weights = input.free_weights};
-  std::map<std::string, size_t> place;
-  for (size_t i = 0; i < units.size(); ++i) {
-    for (const LayoutParameter& parameter : units[i].parameters) place[parameter.name] = i;
-    if (input.calls.empty()) schedule.calls.push_back({i});
-  }
-  for (const auto& names : input.calls) {
-    std::vector<size_t> read;
-    for (const std::string& name : names) read.push_back(place.at(name));
-    std::sort(read.begin(), read.end());
-    read.erase(std::unique(read.begin(), read.end()), read.end());
-    schedule.calls.push_back(std::move(read));
-  }
-  std::vector<int64_t> times(units.size(), 0);
+std::vector<int64_t> acquisitions(const PredictionInput& input) {
+  const ScheduleInput schedule = planned_schedule(input).input;
+  std::vector<int64_t> times(schedule.units, 0);
   const Schedule made = make_schedule(schedule);
   for (const auto* direction : {&made.forward, &made.backward}) {
     for (const auto& entries : *direction) {
@@ -130,6 +117,28 @@ class Counter {
   Prediction& out_;
 };
 
+// Bytes that a rank moves through its memory beside computing and updating, mean over the ranks.
+double copied_bytes(const PredictionInput& input, const std::vector<UnitLayout>& units,
+                    const std::vector<int64_t>& acquired) {
+  const auto shards = static_cast<double>(input.mesh.shard), rows = static_cast<double>(input.mesh.replicate);
+  const auto weight = static_cast<double>(c10::elementSize(input.weight_dtype));
+  const auto micro_batches = static_cast<double>(input.reduction.micro_batches);
+  const double sends = input.reduction.accumulation == Accumulation::no_sync ? 1 : micro_batches;
+  double bytes = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const auto total = static_cast<double>(units[i].total());
+    const auto message = static_cast<double>(c10::elementSize(units[i].message_dtype()));
+    const double add = 12, own = total / shards, kept = own / rows;
+    bytes += micro_batches * (4 + message) * total + (micro_batches - sends) * add * total;  // packed, added here
+    bytes += sends * (shards - 1) * add * own;                                               // parts of the row
+    if (rows > 1) bytes += sends * (2 * 4 * own + (rows - 1) * add * kept);                  // ordered, parts of rows
+    bytes += (8 + 4 + 8) * kept;   // times 1 / N, squares, times the clip coefficient
+    bytes += (4 + weight) * kept;  // into the message that publishes
+    bytes += 2 * weight * total * static_cast<double>(std::max<int64_t>(1, acquired[i]));  // out of it
+  }
+  return bytes;
+}
+
 // Memory and seconds of the update of the rank with most of it.
 void add_holders(const PredictionInput& input, const std::vector<UnitLayout>& units, Prediction& out) {
   double heaviest = -1, slowest = -1;
@@ -152,8 +161,7 @@ void add_holders(const PredictionInput& input, const std::vector<UnitLayout>& un
         moved += (parameter.route == Route::muon ? 20 : 28) * count;
         if (parameter.route != Route::muon || parameter.shape.empty() || count == 0) continue;
         const auto rows = static_cast<double>(parameter.shape[0]), columns = count / rows;
-        const double small = std::min(rows, columns), big = std::max(rows, columns);
-        products += 5 * small * small * (2 * big + small);
+        products += orthogonalise_products(rows, columns);
       }
     }
     const auto weight = static_cast<double>(c10::elementSize(input.weight_dtype));
@@ -184,17 +192,47 @@ Prediction predict(const PredictionInput& input) {
   }
   out.plan = make_ownership_plan(std::move(owned), input.mesh, input.plan);
   const auto units = layouts_of(input, out.plan);
-  const auto acquired = acquisitions(input, units);
+  const auto acquired = acquisitions(input);
   Counter counter(input, out);
   for (size_t i = 0; i < units.size(); ++i) counter.unit(units[i], acquired[i]);
   counter.world(blocks);
   add_holders(input, units, out);
+  out.copies_s = copied_bytes(input, units, acquired) / input.memory_bytes_per_s;
   for (const auto& [name, bytes] : out.bytes) {
     out.link_s += bytes / input.link_bytes_per_s + static_cast<double>(out.calls.at(name)) * input.link_latency_s;
   }
   const double compute = input.micro_batch_s * static_cast<double>(input.reduction.micro_batches);
-  out.step_s = std::max(compute, out.link_s) + out.orthogonalise_s + out.adamw_s;
+  out.step_s = (input.messages_take_processor ? compute + out.link_s : std::max(compute, out.link_s)) + out.copies_s +
+               out.orthogonalise_s + out.adamw_s;
   return out;
+}
+
+PlannedSchedule planned_schedule(const PredictionInput& input) {
+  PlannedSchedule planned;
+  std::map<std::string, size_t> place;  // of a parameter: its unit
+  for (const PlanParameter& parameter : input.parameters) {
+    const std::string unit = unit_of(parameter);
+    const auto found = std::find(planned.units.begin(), planned.units.end(), unit);
+    place[parameter.name] = static_cast<size_t>(found - planned.units.begin());
+    if (found == planned.units.end()) planned.units.push_back(unit);
+  }
+  ScheduleInput& schedule = planned.input;
+  schedule.units = planned.units.size();
+  schedule.free_weights = input.free_weights;
+  for (size_t unit = 0; unit < schedule.units && input.calls.empty(); ++unit) schedule.calls.push_back({unit});
+  for (const auto& names : input.calls) {
+    std::vector<size_t> read;
+    for (const std::string& name : names) read.push_back(place.at(name));
+    std::sort(read.begin(), read.end());
+    read.erase(std::unique(read.begin(), read.end()), read.end());
+    schedule.calls.push_back(std::move(read));
+  }
+  return planned;
+}
+
+double orthogonalise_products(double rows, double columns) {
+  const double small = std::min(rows, columns), big = std::max(rows, columns);
+  return 5 * small * small * (2 * big + small);
 }
 
 OrderedJson Prediction::to_json() const {
@@ -205,7 +243,12 @@ OrderedJson Prediction::to_json() const {
           {"ownership", {{"least", *least}, {"most", *most}, {"most_over_mean", plan.imbalance()}}},
           {"memory", {{"masters", masters}, {"states", states}, {"weights", weights}, {"gradients", gradients}}},
           {"messages", messages},
-          {"seconds", {{"orthogonalise", orthogonalise_s}, {"adamw", adamw_s}, {"link", link_s}, {"step", step_s}}}};
+          {"seconds",
+           {{"orthogonalise", orthogonalise_s},
+            {"adamw", adamw_s},
+            {"copies", copies_s},
+            {"link", link_s},
+            {"step", step_s}}}};
 }
 
 }  // namespace pacer::parallel

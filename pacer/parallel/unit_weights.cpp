@@ -112,8 +112,8 @@ void UnitWeights::scatter_over_row() {
 void UnitWeights::start_acquire() {
   if (fresh_ || acquiring_) return;
   acquiring_ = true;
-  if (!published_) finish_publish();
   const int64_t ranks = groups_.mesh.shard;
+  if (!published_ && ranks > 1) finish_publish();  // alone in its row nothing is sent on, so wait_acquire() waits
   parts_.assign(static_cast<size_t>(ranks), {});
   if (ranks > 1 && unshard_ == Unshard::all_gather && scattered_part_.numel() > 0) {
     if (!scattered_) scatter_over_row();
@@ -149,6 +149,7 @@ at::Tensor UnitWeights::owner_part(int64_t shard) const {
 void UnitWeights::wait_acquire() {
   if (fresh_) return;
   if (!acquiring_) start_acquire();
+  if (!published_) finish_publish();
   for (Pending& pending : pending_) pending.wait();
   pending_.clear();
   fill_live();

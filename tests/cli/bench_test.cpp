@@ -56,6 +56,25 @@ TEST(BenchCommand, StartsItselfToMeasureAStart) {
   EXPECT_GT(lines[1].at("loss").get<double>(), 0);
 }
 
+TEST(BenchCommand, StartsTheRanksOfATraining) {
+  const Outcome outcome = pacer({"bench", "dist", "--case", "pair,pair-vs-adamw", "--works", tiny, "--dtype", "f32"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const std::vector<Json> lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 2u) << "one rank speaks for both: " << outcome.out;
+  const Json& work = lines[0].at("work");
+  EXPECT_EQ(work.at("world"), 2);
+  EXPECT_GT(work.at("bytes_per_rank_and_step").get<double>(), 0);
+  // Lines are printed with six digits.
+  EXPECT_NEAR(work.at("predicted").at("bytes_per_rank_and_step").get<double>() /
+                  work.at("bytes_per_rank_and_step").get<double>(),
+              1, 1e-5);
+  EXPECT_GT(work.at("predicted").at("step").get<double>(), 0);
+  EXPECT_GT(lines[1].at("work").at("orthogonalise_cpu_s").get<double>(), 0);
+  const Outcome alone = pacer({"bench", "dist", "--case", "pair", "--works", tiny, "--dtype", "f32", "--in-process"});
+  EXPECT_NE(alone.exit_code, 0);
+  EXPECT_NE(alone.error.find("pacer launch -n 2"), std::string::npos) << alone.error;
+}
+
 TEST(BenchCommand, APageBringsItsRoofline) {
   const test::TemporaryFolder folder;
   const std::string page = (folder.path() / "bench.html").string();
