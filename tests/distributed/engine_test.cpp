@@ -164,8 +164,10 @@ TEST(ExactEngine, RecomputingChangesNoBit) {
   });
 }
 
-TEST(ExactEngine, WeightsInBf16WithMastersInF32) {
-  expect_as_alone(2, {{{2, 1}, 1}, {{1, 2}, 2, Accumulation::no_sync, true}}, {.weight_dtype = at::kBFloat16});
+TEST(ExactEngine, WeightsInHalfPrecisionWithMastersInF32) {
+  std::vector<Case> cases = {{{2, 1}, 1}};
+  for (const Accumulation form : kForms) cases.push_back({{1, 2}, 2, form, true});
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) expect_as_alone(2, cases, {.weight_dtype = dtype});
 }
 
 // Without exact mode and with one micro-batch ranks are the leaves, so the mesh still changes nothing; with several the
@@ -189,15 +191,45 @@ TEST(FastEngine, MeshesAgreeAndSoDoTheFormsOfAccumulation) {
   });
 }
 
-TEST(FastEngine, MessagesInBf16AreAddedInF32) {
+TEST(FastEngine, MessagesInHalfPrecisionAreAddedInF32) {
   run_ranks(2, [](World& world) {
-    const SmallModelOptions half{.weight_dtype = at::kBFloat16, .message_dtype = at::kBFloat16};
-    const Trail rows = train_small(world, small_options({2, 1}, 1, false), half, 2);
-    const Trail shards = train_small(world, small_options({1, 2}, 1, false), half, 2);
-    expect_same(rows, shards);
-    // Gradients of bf16 weights are bf16: sending them as such loses nothing, and f32 messages give the same sums.
-    const SmallModelOptions wide{.weight_dtype = at::kBFloat16, .message_dtype = at::kFloat};
-    expect_same(rows, train_small(world, small_options({2, 1}, 1, false), wide, 2));
+    for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+      const SmallModelOptions half{.weight_dtype = dtype, .message_dtype = dtype};
+      const Trail rows = train_small(world, small_options({2, 1}, 1, false), half, 2);
+      const Trail shards = train_small(world, small_options({1, 2}, 1, false), half, 2);
+      expect_same(rows, shards);
+      // Gradients have their weights' dtype: sending them as such loses nothing, and f32 messages give the same sums.
+      const SmallModelOptions wide{.weight_dtype = dtype, .message_dtype = at::kFloat};
+      expect_same(rows, train_small(world, small_options({2, 1}, 1, false), wide, 2));
+    }
+  });
+}
+
+// As an evaluation in the middle of a step does it.
+TEST(Engine, LookingAtTheWeightsBetweenBackwardAndStepChangesNothing) {
+  run_ranks(2, [](World& world) {
+    for (const Case& c : {Case{{2, 1}, 2}, Case{{1, 2}, 2, Accumulation::reduce_each, true}}) {
+      SCOPED_TRACE(text_of(c));
+      EngineOptions options = small_options(c.mesh, c.micro_batches, true);
+      options.free_weights = c.free_weights;
+      const Trail undisturbed = train_small(world, options, {}, 2);
+      const SmallModel model(SmallModelOptions{});
+      Engine engine(world, model.parameters(), model.segments(), model.calls(), options);
+      for (size_t step = 0; step < 2; ++step) {
+        const auto before = state_of(engine);
+        for (int64_t k = 0; k < c.micro_batches; ++k) {
+          model.micro_batch(engine, static_cast<int64_t>(step), world.rank() * c.micro_batches + k);
+        }
+        for (const auto& [name, weight] : engine.weights()) {
+          EXPECT_TRUE(test::same_bits(weight, before.at("live/" + name))) << name;
+        }
+        engine.step({.muon = 0.02, .adamw = 0.01});
+        const auto after = state_of(engine);
+        for (const auto& [name, tensor] : undisturbed.states[step]) {
+          EXPECT_TRUE(test::same_bits(tensor, after.at(name))) << name;
+        }
+      }
+    }
   });
 }
 

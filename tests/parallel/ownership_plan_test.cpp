@@ -3,6 +3,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -185,6 +186,29 @@ TEST(OwnershipPlan, MemoryCanBeMadeToCount) {
   EXPECT_TRUE(shared());
   options.cost_per_megabyte = 1000;
   EXPECT_FALSE(shared());
+}
+
+// 32 layers of 4,096 with 8 key and value heads and 14,336 inner columns.
+TEST(OwnershipPlan, OwnersOfALargeModelAreLoadedAlike) {
+  std::vector<PlanParameter> parameters;
+  for (int layer = 0; layer < 32; ++layer) {
+    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    for (const auto& [name, rows, columns] : {std::tuple<const char*, int64_t, int64_t>{"self_attn.q_proj", 4096, 4096},
+                                              {"self_attn.k_proj", 1024, 4096},
+                                              {"self_attn.v_proj", 1024, 4096},
+                                              {"self_attn.o_proj", 4096, 4096},
+                                              {"mlp.gate_proj", 14336, 4096},
+                                              {"mlp.up_proj", 14336, 4096},
+                                              {"mlp.down_proj", 4096, 14336}}) {
+      parameters.push_back({prefix + name + ".weight", {rows, columns}});
+    }
+  }
+  for (const Mesh& mesh : {Mesh{1, 2}, {1, 4}, {1, 8}}) {
+    EXPECT_LT(make_ownership_plan(parameters, mesh).imbalance(), 1.05) << mesh.text();
+  }
+  for (const Mesh& mesh : {Mesh{2, 2}, {2, 4}, {4, 4}}) {
+    EXPECT_LT(make_ownership_plan(parameters, mesh).imbalance(), 1.10) << mesh.text();
+  }
 }
 
 TEST(OwnershipPlan, RefusesWhatMakesNoPlan) {
