@@ -11,9 +11,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "pacer/base/error.h"
 #include "pacer/base/random.h"
+#include "pacer/parallel/meeting.h"
 
 namespace pacer::parallel {
 namespace {
@@ -170,6 +173,18 @@ ImaginedWorld::ImaginedWorld(int64_t ranks, const LinkModel& link) : link_(std::
                                           std::chrono::milliseconds) {
     return c10::make_intrusive<Backend>(rank, size, shared);
   };
+  // A rank begins when all have met, so the imagined ones come to the meeting and leave.
+  std::vector<std::jthread> others;
+  for (int64_t rank = 1; rank < ranks; ++rank) {
+    others.emplace_back([file = environment.store_file, rank, ranks] {
+      try {
+        c10d::PrefixStore store("pacer", c10::make_intrusive<c10d::FileStore>(file, -1));
+        meet(store, rank, ranks, std::chrono::minutes(1));
+      } catch (const std::exception&) {
+        // Rank 0, which waits for the same meeting, says what is wrong.
+      }
+    });
+  }
   world_ = std::make_unique<World>(environment, options);
   link_->activity = world_->activity();
 }
