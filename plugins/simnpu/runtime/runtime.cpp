@@ -227,7 +227,7 @@ RecordingPtr Runtime::record_locked(c10::Stream at) {
   recording->clock_ = stream.clock;
   recording->device_ = stream.device;
   recording->actor_ = stream.worker.actor();
-  const bool queued = stream.worker.enqueue({[recording] { recording->signal(); }, false});
+  const bool queued = stream.worker.enqueue({[recording] { recording->signal(); }, false, true});
   if (!queued) recording->signal();  // the process ends: nobody may wait for what never comes
   return recording;
 }

@@ -69,7 +69,7 @@ void Worker::run() {
     changed_.wait(lock, [&] { return !tasks_.empty() && !held_ && !stopped_; });
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
-    running_ = true;
+    running_ = !task.tells;
     lock.unlock();
     if (task.delayable) delay(ordinal++);
     task.run();

@@ -15,10 +15,12 @@ namespace pacer::simnpu {
 
 class Worker final : public Gate {
  public:
-  // A task must not throw. `delayable`: the switch delay_seed may make it start late.
+  // A task must not throw. `delayable`: the switch delay_seed may make it start late. `tells`: it only says that what
+  // came before is done, so that the stream is idle already when whoever waits for it goes on.
   struct Task {
     std::function<void()> run;
     bool delayable;
+    bool tells = false;
   };
 
   explicit Worker(Actor actor) : actor_(actor) {}  // the thread starts with the first task
