@@ -34,7 +34,7 @@ class Operator {
   }
 
   // tensors and values in the order of the constructor; the first result.
-  at::Tensor operator()(const std::vector<at::Tensor>& tensors, std::vector<c10::IValue> values) const {
+  at::Tensor operator()(const std::vector<at::Tensor>& tensors, const std::vector<c10::IValue>& values) const {
     const auto handle = find();
     if (!handle) throw std::runtime_error(name_ + " is gone");
     std::vector<c10::IValue> stack;
@@ -42,7 +42,7 @@ class Operator {
     for (size_t i = 0; i < arguments.size(); ++i) {
       const size_t place = place_of(arguments[i].name());
       stack.push_back(i < tensors_            ? c10::IValue(tensors[i])
-                      : place < given_.size() ? std::move(values[place])
+                      : place < given_.size() ? values[place]
                                               : *arguments[i].default_value());
     }
     handle->callBoxed(&stack);

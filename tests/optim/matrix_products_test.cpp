@@ -1,5 +1,6 @@
 #include "pacer/optim/matrix_products.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -32,9 +33,11 @@ class MatrixProducts : public ::testing::TestWithParam<at::ScalarType> {
     const double bound = GetParam() == at::kFloat ? 2e-6 : GetParam() == at::kHalf ? 6e-4 : 5e-3;
     EXPECT_TRUE(test::close_l2(result, exact, bound)) << exact.sizes();
     if (GetParam() == at::kFloat) return;
-    // Half an ulp at most, of f32 sums: all but those next to a tie are the exact result rounded.
+    // Half an ulp at most, of f32 sums: all but those next to a tie are the exact result rounded. One may always be
+    // next to a tie: the library's f32 sums depend on where its operands lie in memory.
     const at::Tensor rounded = exact.to(GetParam()).to(at::kDouble);
-    EXPECT_LE((rounded != result.to(at::kDouble)).to(at::kDouble).mean().item<double>(), 0.02) << exact.sizes();
+    const double others = (rounded != result.to(at::kDouble)).to(at::kDouble).sum().item<double>();
+    EXPECT_LE(others, std::max(1.0, 0.02 * static_cast<double>(exact.numel()))) << exact.sizes();
   }
 
   void expect_near_symmetric(const at::Tensor& t) const {
