@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "pacer/base/error.h"
+#include "pacer/base/logging.h"
 #include "pacer/base/random.h"
 #include "pacer/parallel/meeting.h"
 
@@ -180,8 +181,9 @@ ImaginedWorld::ImaginedWorld(int64_t ranks, const LinkModel& link) : link_(std::
       try {
         c10d::PrefixStore store("pacer", c10::make_intrusive<c10d::FileStore>(file, -1));
         meet(store, rank, ranks, std::chrono::minutes(1));
-      } catch (const std::exception&) {
-        // Rank 0, which waits for the same meeting, says what is wrong.
+      } catch (const std::exception& failure) {
+        // An error is rank 0's to throw, which waits for the same meeting.
+        log_debug("imagined rank " + std::to_string(rank) + ": " + failure.what());
       }
     });
   }
