@@ -154,11 +154,16 @@ TEST(TrainOnDevices, MemoryThatEndsInAStepIsExplainedOnItsRankAndEndsTheOther) {
     std::vector<at::Tensor> hoard;
     const auto outcomes = outcomes_when_rank_1(recipe, folder.path() / "run", [&](const parallel::World& world) {
       const auto bytes = at::TensorOptions().dtype(at::kByte).device(world.place());
-      for (int64_t size = int64_t{1} << 34; size >= 512; size /= 2) {
+      const auto takes = [&](int64_t size) {
         try {
-          for (;;) hoard.push_back(at::empty({size}, bytes));
+          hoard.push_back(at::empty({size}, bytes));
+          return true;
         } catch (const c10::OutOfMemoryError&) {
+          return false;
         }
+      };
+      for (int64_t size = int64_t{1} << 34; size >= 512; size /= 2) {
+        while (takes(size)) continue;
       }
     });
     EXPECT_THAT(outcomes[1].error, HasSubstr("the memory of simnpu:1 ended with"));
