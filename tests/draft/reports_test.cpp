@@ -1,5 +1,4 @@
 // Entries of docs/known_failures.md about drafts at work and about what a draft folder holds.
-#include <filesystem>
 
 #include <gmock/gmock.h>
 
@@ -17,7 +16,6 @@
 namespace pacer::draft {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 constexpr const char* kDraft = "dspark/vanilla_fitted";
