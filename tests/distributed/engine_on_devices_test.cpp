@@ -1,6 +1,9 @@
 // The engine and the groups of ranks that have a device each: the simulated NPU with its rules and its hazard checker.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <string>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -17,6 +20,7 @@ namespace pacer::parallel {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 const RankSetup kDevices{.device = "simnpu"};
@@ -119,7 +123,12 @@ TEST(EngineOnDevices, AMissingWaitIsFound) {
         train_small(world, small_options({2, 1}, 1, true), model, 1);
       },
       std::chrono::seconds(60), std::chrono::seconds(120), kDevices);
-  for (const RankOutcome& outcome : outcomes) EXPECT_THAT(outcome.error, HasSubstr("npu hazard"));
+  // The rank that comes first ends by it; the other may lose its peer before it comes to the place itself.
+  const auto found = [](const RankOutcome& outcome) { return outcome.error.find("npu hazard") != std::string::npos; };
+  EXPECT_TRUE(std::any_of(outcomes.begin(), outcomes.end(), found));
+  for (const RankOutcome& outcome : outcomes) {
+    EXPECT_THAT(outcome.error, AnyOf(HasSubstr("npu hazard"), HasSubstr("closed the connection")));
+  }
 }
 
 }  // namespace
