@@ -15,6 +15,20 @@ namespace pacer {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+template <typename Matches>
+void remove_files(const fs::path& folder, const Matches& matches) {
+  std::vector<fs::path> found;
+  std::error_code code;
+  for (fs::directory_iterator entry(folder, code), end; !code && entry != end; entry.increment(code)) {
+    if (matches(entry->path().filename().string()) && entry->is_regular_file(code)) found.push_back(entry->path());
+  }
+  for (const fs::path& file : found) fs::remove(file, code);  // one that stays is in nobody's way
+}
+
+}  // namespace
+
 bool try_lock(int descriptor, const std::filesystem::path& place) {
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
@@ -47,18 +61,6 @@ FileLock::FileLock(const std::filesystem::path& file, const std::string& busy, c
     throw;
   }
 }
-
-namespace {
-template <typename Matches>
-void remove_files(const fs::path& folder, const Matches& matches) {
-  std::vector<fs::path> found;
-  std::error_code code;
-  for (fs::directory_iterator entry(folder, code), end; !code && entry != end; entry.increment(code)) {
-    if (matches(entry->path().filename().string()) && entry->is_regular_file(code)) found.push_back(entry->path());
-  }
-  for (const fs::path& file : found) fs::remove(file, code);  // one that stays is in nobody's way
-}
-}  // namespace
 
 void remove_leftovers(const fs::path& path) {
   remove_files(

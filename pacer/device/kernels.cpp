@@ -18,6 +18,12 @@ KernelPaths& chosen() {
   return paths;
 }
 
+// The back end that computes on such tensors; null for the host and for one that is no plugin.
+const Plugin* back_end_of(c10::Device device) {
+  const Plugin* plugin = in_host_memory(device) ? nullptr : loaded_foreign_back_end();
+  return plugin != nullptr && plugin->torch_type == device.type() ? plugin : nullptr;
+}
+
 }  // namespace
 
 KernelPath parse_kernel_path(const std::string& name, const std::string& place) {
@@ -37,14 +43,6 @@ c10::Device host_device() { return c10::Device(c10::kCPU); }
 bool in_host_memory(c10::Device device) { return device.is_cpu(); }
 bool own_kernels(c10::Device device) { return in_host_memory(device) && chosen().kernels == KernelPath::automatic; }
 bool own_attention(c10::Device device) { return in_host_memory(device) && chosen().attention == KernelPath::automatic; }
-
-namespace {
-// The back end that computes on such tensors; null for the host and for one that is no plugin.
-const Plugin* back_end_of(c10::Device device) {
-  const Plugin* plugin = in_host_memory(device) ? nullptr : loaded_foreign_back_end();
-  return plugin != nullptr && plugin->torch_type == device.type() ? plugin : nullptr;
-}
-}  // namespace
 
 int64_t most_reduced_columns(c10::Device device) {
   const Plugin* plugin = back_end_of(device);

@@ -49,6 +49,7 @@ struct Visibility {
   std::string variable;  // name of the environment variable
   // true: device_count() is what is left after the variable; false: it is what the machine has.
   bool runtime_applies_it = false;
+  std::string count_variable{};  // which says how many devices there are, of simulated ones; "": the machine says it
 };
 
 // What load() found. Vendor software that is not on this machine is no failure of `auto`; a library that is there and
@@ -70,6 +71,7 @@ struct Switch {
   std::string name;
   std::string meaning;
   int64_t value;  // as it stands now; 0: off
+  bool flag;      // 0 or 1 and nothing else; otherwise a number: a seed, a limit, a counter
 };
 
 // Fused operators in Pacer's own form; null: there is none and the plain path is used. Differentiable where said.

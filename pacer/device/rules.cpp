@@ -17,7 +17,7 @@ std::vector<std::string> switches_on(const Plugin* plugin) {
   std::vector<std::string> names;
   if (plugin == nullptr || plugin->switches == nullptr) return names;
   for (const Switch& row : plugin->switches()) {
-    if (row.value == 1) names.push_back(row.name);
+    if (row.flag && row.value == 1) names.push_back(row.name);
   }
   return names;
 }

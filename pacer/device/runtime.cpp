@@ -88,9 +88,9 @@ Runtime Runtime::open(const std::string& spec) {
   const auto take = [&](const Availability& found, const std::string& why) {
     const Visibility visibility = found.plugin->visibility == nullptr ? Visibility() : found.plugin->visibility();
     const auto count = static_cast<int>(found.devices.size());
-    const int place =
-        name.index ? *name.index
-                   : local_device(LaunchRanks::from_environment(), count, found.plugin->product, visibility.variable);
+    const int place = name.index
+                          ? *name.index
+                          : local_device(LaunchRanks::from_environment(), count, found.plugin->product, visibility);
     if (place >= count) {
       throw Error(ErrorKind::device,
                   "device \"" + spec + "\" is not there: visible are " + std::to_string(count) + ", numbered from 0",

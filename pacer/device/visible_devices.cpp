@@ -123,9 +123,14 @@ LaunchRanks LaunchRanks::from_environment() {
       .local_rank = number_of("LOCAL_RANK"), .local_size = number_of("LOCAL_WORLD_SIZE"), .rank = number_of("RANK")};
 }
 
-int local_device(const LaunchRanks& ranks, int count, const std::string& product, const std::string& variable) {
+int local_device(const LaunchRanks& ranks, int count, const std::string& product, const Visibility& visibility) {
   const std::string have = std::to_string(count) + " visible " + product + (count == 1 ? " device" : " devices");
-  const std::string set = variable.empty() ? std::string() : " or let " + variable + " list more of them";
+  std::string set;
+  if (!visibility.count_variable.empty()) {
+    set = " or set " + visibility.count_variable + " to more";
+  } else if (!visibility.variable.empty()) {
+    set = " or let " + visibility.variable + " list more of them";
+  }
   if (count < 1) throw Error(ErrorKind::bug, "local_device: no devices");
   if (ranks.local_size && *ranks.local_size > count) {
     throw Error(ErrorKind::device,

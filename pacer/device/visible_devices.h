@@ -34,8 +34,8 @@ struct LaunchRanks {
 };
 
 // Which of `count` visible devices is this rank's: LOCAL_RANK, else RANK modulo count, else 0. Throws Error{device},
-// before anything waits for another rank, when there are fewer devices than ranks; `what` names device and variable in
-// the message.
-int local_device(const LaunchRanks& ranks, int count, const std::string& product, const std::string& variable);
+// before anything waits for another rank, when there are fewer devices than ranks; the
+// hint names the variable of `visibility` that gives more.
+int local_device(const LaunchRanks& ranks, int count, const std::string& product, const Visibility& visibility);
 
 }  // namespace pacer::device

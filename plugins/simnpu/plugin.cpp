@@ -50,7 +50,8 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
 int device_count() { return Runtime::get().device_count(); }
 
 device::Visibility visibility() {
-  return {device::VisibilityRule::ascending, "ASCEND_RT_VISIBLE_DEVICES", !on(Switch::ignore_visible_devices)};
+  return {device::VisibilityRule::ascending, "ASCEND_RT_VISIBLE_DEVICES", !on(Switch::ignore_visible_devices),
+          "SIMNPU_DEVICE_COUNT"};
 }
 
 device::Capabilities capabilities() {

@@ -112,7 +112,7 @@ void count(Switch which) { row_of(which).value.fetch_add(1, std::memory_order_re
 std::vector<device::Switch> list_switches() {
   read_environment_once();
   std::vector<device::Switch> list;
-  for (const Row& row : rows) list.push_back({row.name, row.meaning, row.value.load()});
+  for (const Row& row : rows) list.push_back({row.name, row.meaning, row.value.load(), row.most == 1});
   return list;
 }
 

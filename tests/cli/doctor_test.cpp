@@ -70,13 +70,15 @@ TEST(DoctorCommand, SelftestOfTheHostPasses) {
 
 // A simulated device refuses all that it can meanwhile, and the report says so.
 TEST(DoctorCommand, SelftestOfASimulatedDevicePassesWithEveryRefusal) {
-  const Outcome outcome = pacer({"doctor", "--selftest", "simnpu", "--seeds", "1", "--json"}, {"OMP_NUM_THREADS=1"});
+  const Outcome outcome = pacer({"doctor", "--selftest", "simnpu", "--seeds", "1", "--json"},
+                                {"OMP_NUM_THREADS=1", "SIMNPU_SWITCHES=delay_seed=1"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error << outcome.out;
   const Json report = Json::parse(outcome.out);
   EXPECT_EQ(report.at("passed"), true);
   const auto on = report.at("switches_on").get<std::vector<std::string>>();
   EXPECT_THAT(on, testing::IsSupersetOf({"refuse_int64_indices", "refuse_float64", "refuse_zero_size",
                                          "refuse_single_rank", "hazard_checker"}));
+  EXPECT_THAT(on, testing::Not(testing::Contains("delay_seed"))) << "a seed of 1 is no rule";
   EXPECT_EQ(report.at("device").at("capabilities").at("int64_indices").at("promised"), false);
 }
 

@@ -51,9 +51,10 @@ TEST(VisibleDevices, AreCountedOnceOnly) {
   EXPECT_THAT(torch_indices({VisibilityRule::first_valid, "V", true}, "GPU-1,GPU-2", 2), ElementsAre(0, 1));
 }
 
-std::string refusal(const LaunchRanks& ranks, int count) {
+std::string refusal(const LaunchRanks& ranks, int count,
+                    const Visibility& visibility = {VisibilityRule::ascending, "VISIBLE", false, ""}) {
   try {
-    local_device(ranks, count, "npu", "VISIBLE");
+    local_device(ranks, count, "npu", visibility);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::device);
     return std::string(error.what()) + " / " + error.hint();
@@ -62,9 +63,9 @@ std::string refusal(const LaunchRanks& ranks, int count) {
 }
 
 TEST(LocalDevice, IsTheLocalRankElseTheRankModuloTheCount) {
-  EXPECT_EQ(local_device({}, 4, "npu", ""), 0);
-  EXPECT_EQ(local_device({.local_rank = 3, .local_size = 4, .rank = 11}, 4, "npu", ""), 3);
-  EXPECT_EQ(local_device({.local_rank = {}, .local_size = {}, .rank = 5}, 4, "npu", ""), 1);
+  EXPECT_EQ(local_device({}, 4, "npu", {}), 0);
+  EXPECT_EQ(local_device({.local_rank = 3, .local_size = 4, .rank = 11}, 4, "npu", {}), 3);
+  EXPECT_EQ(local_device({.local_rank = {}, .local_size = {}, .rank = 5}, 4, "npu", {}), 1);
 }
 
 TEST(LocalDevice, TooFewForTheRanksIsSaidBeforeTheyMeet) {
@@ -72,6 +73,9 @@ TEST(LocalDevice, TooFewForTheRanksIsSaidBeforeTheyMeet) {
               testing::AllOf(HasSubstr("LOCAL_RANK is 4"), HasSubstr("4 visible npu devices"), HasSubstr("VISIBLE")));
   EXPECT_THAT(refusal({.local_rank = 0, .local_size = 8, .rank = 0}, 4),
               testing::AllOf(HasSubstr("8 ranks"), HasSubstr("at most 4 ranks")));
+  EXPECT_THAT(refusal({.local_rank = 0, .local_size = 8, .rank = 0}, 4,
+                      {VisibilityRule::ascending, "VISIBLE", false, "HOW_MANY"}),
+              testing::AllOf(HasSubstr("set HOW_MANY to more"), testing::Not(HasSubstr("VISIBLE"))));
 }
 
 TEST(LocalDevice, RanksComeFromTheEnvironment) {

@@ -110,6 +110,7 @@ TEST(EngineOnDevices, TooFewDevicesAreSaidBeforeRanksMeet) {
                                           std::chrono::seconds(120), {.device = "simnpu", .devices = 2});
   for (const RankOutcome& outcome : outcomes) {
     EXPECT_THAT(outcome.error, AllOf(HasSubstr("3 ranks on this machine"), HasSubstr("2 visible simnpu devices")));
+    EXPECT_THAT(outcome.hint, HasSubstr("SIMNPU_DEVICE_COUNT"));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "pacer/base/clocks.h"
+#include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "tests/support/files.h"
 
@@ -42,6 +43,11 @@ std::optional<device::Runtime> open_device(const RankSetup& setup, const LaunchE
     ::dup2(::open((setup.output + std::to_string(rank)).c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
   }
   int code = 0;
+  const auto failed = [&](const std::string& message, const std::string& hint) {
+    write_file(folder / ("error_" + std::to_string(rank)), message);
+    write_file(folder / ("hint_" + std::to_string(rank)), hint);
+    code = 2;
+  };
   try {
     LaunchEnvironment environment{.rank = rank, .world = count, .local_rank = rank, .local_world = count};
     environment.store_file = (folder / "store").string();
@@ -52,9 +58,10 @@ std::optional<device::Runtime> open_device(const RankSetup& setup, const LaunchE
                               .through_host = setup.through_host,
                               .stall = setup.stall});
     body(world);
+  } catch (const Error& failure) {
+    failed(failure.what(), failure.hint());
   } catch (const std::exception& failure) {
-    write_file(folder / ("error_" + std::to_string(rank)), failure.what());
-    code = 2;
+    failed(failure.what(), "");
   }
   if (code == 0 && ::testing::Test::HasFailure()) code = 1;
   std::fflush(nullptr);
@@ -84,8 +91,12 @@ std::vector<RankOutcome> outcomes_of_ranks(int64_t count, const std::function<vo
       --open;
       outcomes[i].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       outcomes[i].seconds = wall_seconds() - start;
-      const fs::path error = folder.path() / ("error_" + std::to_string(i));
-      if (fs::exists(error)) outcomes[i].error = read_file(error);
+      const auto said = [&](const char* what) {
+        const fs::path file = folder.path() / (what + std::to_string(i));
+        return fs::exists(file) ? read_file(file) : std::string();
+      };
+      outcomes[i].error = said("error_");
+      outcomes[i].hint = said("hint_");
     }
     if (open > 0 && wall_seconds() - start > static_cast<double>(limit.count())) {
       for (const pid_t rank : ranks) {

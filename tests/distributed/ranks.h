@@ -13,6 +13,7 @@ namespace pacer::parallel {
 struct RankOutcome {
   int exit_code = -1;  // 0: its body returned and no expectation failed; 128 + signal when one ended it
   std::string error;   // what its body threw, else ""
+  std::string hint;    // of that
   double seconds = 0;
 };
 
