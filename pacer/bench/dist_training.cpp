@@ -16,6 +16,7 @@
 #include "pacer/bench/models.h"
 #include "pacer/optim/optimizer.h"
 #include "pacer/target/autograd_forward.h"
+#include "pacer/train/head_loss.h"
 #include "pacer/train/language_model.h"
 
 namespace pacer::bench {
@@ -67,7 +68,7 @@ class Model {
  private:
   at::Tensor forward(size_t call, const parallel::Tensors& in) const {
     if (call == 0) return pieces_->embed(tokens_->inputs);
-    if (call + 1 == calls()) return train::label_loss(pieces_->logits(in[0]), tokens_->labels);
+    if (call + 1 == calls()) return train::head_loss(pieces_->normed(in[0]), pieces_->head(), tokens_->labels);
     return pieces_->layer(static_cast<int64_t>(call) - 1, in[0], tokens_->inputs, turns_);
   }
 

@@ -78,8 +78,19 @@ at::Tensor DifferentiableModel::layer(int64_t index, const at::Tensor& hidden, c
   return attended + nn::linear(gated, layer.down, layer.down_bias);
 }
 
+at::Tensor DifferentiableModel::normed(const at::Tensor& hidden) const {
+  return nn::rms_norm(hidden, model_.final_norm, config_.rms_epsilon);
+}
+
 at::Tensor DifferentiableModel::logits(const at::Tensor& hidden) const {
-  return nn::linear(nn::rms_norm(hidden, model_.final_norm, config_.rms_epsilon), model_.head);
+  return nn::linear(normed(hidden), model_.head);
+}
+
+at::Tensor DifferentiableModel::last_hidden(const TokenBatch& batch) const {
+  const nn::RopeRows turns = rope_rows(batch);
+  at::Tensor hidden = embed(batch);
+  for (int64_t i = 0; i < config_.layers; ++i) hidden = layer(i, hidden, batch, turns);
+  return normed(hidden);
 }
 
 std::vector<std::vector<std::string>> DifferentiableModel::parameters_by_place() const {
@@ -97,10 +108,7 @@ std::vector<std::vector<std::string>> DifferentiableModel::parameters_by_place()
 
 at::Tensor differentiable_logits(const ModelConfig& config, const WeightMap& weights, const TokenBatch& batch) {
   const DifferentiableModel model(config, weights);
-  const nn::RopeRows turns = model.rope_rows(batch);
-  at::Tensor hidden = model.embed(batch);
-  for (int64_t i = 0; i < config.layers; ++i) hidden = model.layer(i, hidden, batch, turns);
-  return model.logits(hidden);
+  return nn::linear(model.last_hidden(batch), model.head());
 }
 
 }  // namespace pacer::target

@@ -25,7 +25,11 @@ class DifferentiableModel {
   at::Tensor embed(const TokenBatch& batch) const;  // [T, H]
   // hidden, result: [T, H]; turns: rope_rows() of the batch.
   at::Tensor layer(int64_t index, const at::Tensor& hidden, const TokenBatch& batch, const nn::RopeRows& turns) const;
-  at::Tensor logits(const at::Tensor& hidden) const;  // [T, V]
+  at::Tensor normed(const at::Tensor& hidden) const;      // [T, H]: what the head reads
+  at::Tensor logits(const at::Tensor& hidden) const;      // [T, V]
+  const at::Tensor& head() const { return model_.head; }  // [V, H]
+  // Of all layers, normed: [T, H].
+  at::Tensor last_hidden(const TokenBatch& batch) const;
   nn::RopeRows rope_rows(const TokenBatch& batch) const;
 
   // The weights that embed() (place 0), layer(place - 1) and logits() (the last place) read.

@@ -3,11 +3,7 @@
 #include <algorithm>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/logaddexp.h>
-#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/ones.h>
 
 #include "pacer/base/files.h"
@@ -18,6 +14,7 @@
 #include "pacer/nn/tensor_io.h"
 #include "pacer/target/autograd_forward.h"
 #include "pacer/train/draft_setup.h"
+#include "pacer/train/head_loss.h"
 
 namespace pacer::train {
 namespace {
@@ -65,23 +62,10 @@ LabelledTokens::LabelledTokens(const TokenRows& rows) {
   std::copy(next.begin(), next.end(), labels.mutable_data_ptr<int64_t>());
 }
 
-at::Tensor label_loss(const at::Tensor& logits, const at::Tensor& labels) {
-  if (device::in_host_memory(logits)) return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
-  // Devices reduce a row in a buffer of limited size, and may take no int64 indices.
-  const int64_t rows = logits.size(0), columns = logits.size(1), most = device::most_reduced_columns(logits.device()),
-                tile_columns = most > 0 ? most : columns;
-  at::Tensor log_sum;
-  for (int64_t begin = 0; begin < columns; begin += tile_columns) {
-    const at::Tensor tile = at::logsumexp(logits.slice(1, begin, std::min(begin + tile_columns, columns)), {1});
-    log_sum = log_sum.defined() ? at::logaddexp(log_sum, tile) : tile;
-  }
-  const at::Tensor places = device::as_indices(labels + at::arange(rows) * columns, logits.device());
-  return (log_sum - logits.reshape({-1}).index_select(0, places)).sum();
-}
-
 at::Tensor LanguageModel::loss_sum(const TokenRows& rows) const {
   const LabelledTokens tokens(rows);
-  return label_loss(target::differentiable_logits(config, weights, tokens.inputs), tokens.labels);
+  const target::DifferentiableModel model(config, weights);
+  return head_loss(model.last_hidden(tokens.inputs), model.head(), tokens.labels);
 }
 
 void LanguageModel::write(const std::filesystem::path& folder) const {

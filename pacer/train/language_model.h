@@ -43,7 +43,4 @@ LanguageModel new_language_model(const LanguageModelSection& section, uint64_t s
 // From a Hugging Face folder or a .gguf file.
 LanguageModel load_language_model(const std::filesystem::path& path, device::Runtime& runtime);
 
-// Sum of -log p(label) over logits [T, V]; labels [T] i64 in host memory.
-at::Tensor label_loss(const at::Tensor& logits, const at::Tensor& labels);
-
 }  // namespace pacer::train

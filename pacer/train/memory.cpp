@@ -12,6 +12,7 @@
 #include "pacer/target/weights.h"
 #include "pacer/train/draft_setup.h"
 #include "pacer/train/feature_source.h"
+#include "pacer/train/head_loss.h"
 #include "pacer/train/optimizer_setup.h"
 
 namespace pacer::train {
@@ -166,11 +167,14 @@ MemoryEstimate estimate_language_model(const Recipe& recipe, const target::Model
   // softmax of every head, gate, up and their product.
   const uint64_t row = 6 * h + 3 * q + 4 * kv + 3 * f + 2 * width(model.heads) * length;
   constexpr uint64_t kBytes = 4, kTemporaries = 2;
+  // In parts (head_loss.h) the head's gradient is there once more, and that of a part.
+  const uint64_t logits = tokens * width(model.vocab_size), at_once = std::min(logits, width(kMostLogits)),
+                 of_parts = logits > at_once ? 2 * width(model.vocab_size) * h : 0;
   MemoryEstimate estimate;
   estimate.lines = {
       {"masters, gradients and states", optimizer_bytes(recipe, shapes_of(target::weight_shapes(model))), ""},
       {"activations", kTemporaries * kBytes * tokens * width(model.layers) * row, "data.sequences"},
-      {"logits", 3 * kBytes * tokens * width(model.vocab_size), "data.sequences"}};
+      {"logits", kBytes * (3 * at_once + of_parts), "data.sequences"}};
   return estimate;
 }
 

@@ -11,6 +11,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/train/checkpoint.h"
+#include "pacer/train/head_loss.h"
 
 namespace pacer::train {
 namespace {
@@ -44,7 +45,7 @@ std::vector<parallel::Segment> ParallelLanguageModel::segments() {
                         }});
   }
   segments.push_back({"head", places.back(), [this](const parallel::Tensors& in) -> parallel::Tensors {
-                        return {label_loss(pieces_.logits(in[0]), batch_->labels)};
+                        return {head_loss(pieces_.normed(in[0]), pieces_.head(), batch_->labels)};
                       }});
   return segments;
 }
