@@ -9,15 +9,11 @@
 
 namespace pacer::train {
 
-BatchFeed::BatchFeed(const device::Runtime& runtime, const draft::DraftTraining& draft, FeatureSource& features,
-                     const SampleOrder& order, const Recipe& recipe, const draft::LossOptions& loss, int64_t first,
+BatchFeed::BatchFeed(const device::Runtime& runtime, FeatureSource& features, PlanOf plan_of, int64_t first,
                      int64_t last)
     : runtime_(runtime),
-      draft_(draft),
       features_(features),
-      order_(order),
-      recipe_(recipe),
-      loss_(loss),
+      plan_of_(std::move(plan_of)),
       next_step_(first),
       last_step_(last),
       target_cpu_s_(features.statistics().cpu_s),
@@ -35,16 +31,16 @@ BatchFeed::BatchFeed(const device::Runtime& runtime, const draft::DraftTraining&
 std::optional<BatchFeed::Prepared> BatchFeed::prepare() {
   if (!plan_ || next_micro_batch_ == plan_->plans.size()) {
     if (next_step_ > last_step_) return std::nullopt;
-    plan_ = std::make_shared<const WindowPlan>(
-        plan_window(draft_, features_, order_.window(next_step_), next_step_, recipe_, loss_));
-    if (plan_->plans.empty())
+    plan_ = std::make_shared<const WindowPlan>(plan_of_(next_step_));
+    if (plan_->window.micro_batches.empty() || plan_->plans.empty()) {
       throw Error(ErrorKind::bug, "BatchFeed: step " + std::to_string(next_step_) + " has no rows");
+    }
     ++next_step_;
     next_micro_batch_ = 0;
   }
   Prepared made{plan_, next_micro_batch_++, {}, 0};
   if (plan_->plans[made.micro_batch].blocks() > 0) {
-    made.batch = features_.batch(plan_->window.micro_batches[made.micro_batch]);
+    made.batch = features_.batch(plan_->rows(made.micro_batch));
     made.batch.tapped = device::to_device(runtime_, made.batch.tapped);
     made.batch.last = device::to_device(runtime_, made.batch.last);
     made.batch.log_sum = device::to_device(runtime_, made.batch.log_sum);

@@ -2,29 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "pacer/device/prefetcher.h"
 #include "pacer/device/runtime.h"
 #include "pacer/train/feature_source.h"
-#include "pacer/train/sample_order.h"
 #include "pacer/train/window_loss.h"
 
 namespace pacer::train {
 
-// A thread with a stream of its own plans each window, computes the features of its micro-batches and copies them to
-// the device from pinned memory; on the host it is a thread and nothing more. One batch waits while one is in use. The
-// bits are those of batches that are made when they are needed.
+// A thread with a stream of its own plans each window (or this rank's share), computes the features of its
+// micro-batches and copies them to the device from pinned memory; on the host it is a thread and nothing more. One
+// batch waits while one is in use. The bits are those of batches that are made when they are needed.
 //
 // While it lives, `features` belongs to it, except tokens() and rows(). What the target throws (and an allocator that
 // has no memory left) is thrown by the call that asks for that batch, as itself.
 class BatchFeed {
  public:
-  // Steps first .. last. The references must outlive the feed.
-  BatchFeed(const device::Runtime& runtime, const draft::DraftTraining& draft, FeatureSource& features,
-            const SampleOrder& order, const Recipe& recipe, const draft::LossOptions& loss, int64_t first,
-            int64_t last);
+  // What a step trains on; called on the thread, for one step after another.
+  using PlanOf = std::function<WindowPlan(int64_t step)>;
+  // Steps first .. last. `features` must outlive the feed.
+  BatchFeed(const device::Runtime& runtime, FeatureSource& features, PlanOf plan_of, int64_t first, int64_t last);
 
   // The next step's window. Its batches must have been taken before the one after it is asked for.
   const WindowPlan& next_window();
@@ -44,11 +44,8 @@ class BatchFeed {
   Prepared take(size_t micro_batch);
 
   const device::Runtime runtime_;
-  const draft::DraftTraining& draft_;
   FeatureSource& features_;
-  const SampleOrder order_;  // of the worker: it keeps a permutation
-  const Recipe& recipe_;
-  const draft::LossOptions& loss_;
+  const PlanOf plan_of_;
   int64_t next_step_, last_step_;
   // What the worker is at.
   std::shared_ptr<const WindowPlan> plan_;

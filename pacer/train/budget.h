@@ -8,8 +8,10 @@
 
 namespace pacer::train {
 
-// Runs the first windows without updating anything, one validation and one checkpoint of step 0, and says what each
-// costs on the clock of the recipe. since: when the run began. Leaves weights and moments as they were.
-Measured measure(Workbench& bench, bool features_kept, CheckpointStore& checkpoints, const Stopwatch& since);
+// Runs one checkpoint of step 0, the first windows and one validation, and says what each costs on the clock of the
+// recipe; of several ranks, which call this together, on that of rank 0. since: when the run began. Leaves weights and
+// moments as they were: one process updates nothing, ranks go back to the checkpoint.
+Measured measure(Workbench& bench, Ranks& ranks, bool features_kept, CheckpointStore& checkpoints,
+                 const Stopwatch& since);
 
 }  // namespace pacer::train

@@ -285,14 +285,11 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
     if (newest) load_optimizer(*newest, state.step, *optimizer);
   }
 
-  if (ranks.first()) {
-    if (!earlier) {
-      write_file(folder.recipe(), resolved_yaml(resolved));
-      write_file(folder.plan(), plan.to_json().dump(2) + "\n");
-    }
-    write_file(folder.parameters(), route_page(routed, recipe.optimizer));
-    write_file(folder.environment(), environment(runtime, options.command).dump(2) + "\n");
-  }
+  write_run_files(folder, ranks,
+                  {.recipe = resolved_yaml(resolved),
+                   .plan = earlier ? std::nullopt : std::optional<RunPlan>(plan),
+                   .parameters = route_page(routed, recipe.optimizer),
+                   .environment = environment(runtime, options.command)});
   log_info(*section.text + ": " + format_count(rows.tokens) + " tokens, " +
            format_count(static_cast<int64_t>(rows.train.size())) + " rows to train on, " +
            format_count(static_cast<int64_t>(rows.validation.size())) + " held out; model with " +
@@ -300,12 +297,8 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
   for (const std::string& text : route_summary(routed)) log_info(text);
   log_info("plan: " + plan.how);
 
-  std::unique_ptr<MetricsLog> metrics;
-  if (ranks.first()) {
-    metrics =
-        std::make_unique<MetricsLog>(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),
-                                     newest ? std::optional<int64_t>(state.step) : std::nullopt);
-  }
+  const std::unique_ptr<MetricsLog> metrics =
+      open_metrics(folder, ranks, recipe, newest ? std::optional<int64_t>(state.step) : std::nullopt);
   ranks.set_up();
   CausalTrainer trainer(recipe, ranks, model, optimizer.get(), together.get(), rows, plan, schedule, state, checkpoints,
                         metrics.get());

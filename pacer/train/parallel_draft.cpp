@@ -98,43 +98,37 @@ std::vector<draft::LossTerms> ParallelDraft::exchange(const std::vector<draft::L
   return all;
 }
 
-ParallelDraft::Update ParallelDraft::step(FeatureSource& features, const Window& window, int64_t step,
-                                          double learning_rate) {
-  ranks_.world().activity()->in_step = true;
-  const draft::StepRandom random{static_cast<uint64_t>(recipe_.seed), static_cast<uint64_t>(step)};
-  const int64_t own = recipe_.data.accumulation, first = ranks_.data_rank() * own;
-  const auto leaves = static_cast<int64_t>(window.micro_batches.size());
-  // All plans before the first backward: the denominators are sums over those of all ranks. The last step of a run may
-  // have fewer leaves than there are places.
-  std::vector<draft::BlockPlan> plans(static_cast<size_t>(own));
-  const auto rows = [&](int64_t k) -> const std::vector<int64_t>& {
-    return window.micro_batches[static_cast<size_t>(first + k)];
-  };
-  for (int64_t k = 0; k < own && first + k < leaves; ++k) {
-    plans[static_cast<size_t>(k)] = draft_.plan(features.tokens(rows(k)), recipe_.data.anchors, random);
-  }
-  int64_t supervised = 0;
-  const std::vector<draft::LossScale> scale = scales(plans, leaves, supervised);
+WindowPlan ParallelDraft::plan(const FeatureSource& features, Window window, int64_t step) const {
+  const int64_t own = recipe_.data.accumulation;
+  return plan_share(draft_, features, std::move(window), step, recipe_, ranks_.data_rank() * own, own);
+}
 
-  std::vector<draft::LossTerms> terms(static_cast<size_t>(ranks_.data_size() * own));
-  for (int64_t k = 0; k < own; ++k) {
-    const draft::BlockPlan& plan = plans[static_cast<size_t>(k)];
-    const draft::LossScale& by = scale[static_cast<size_t>(k)];
-    draft::LossTerms& leaf = terms[static_cast<size_t>(first + k)];
+ParallelDraft::Update ParallelDraft::step(const WindowPlan& plan, const BatchOf& batch_of, double learning_rate) {
+  ranks_.world().activity()->in_step = true;
+  // The denominators are sums over the plans of all ranks, so they are there before the first backward.
+  int64_t supervised = 0;
+  const auto leaves = static_cast<int64_t>(plan.window.micro_batches.size());
+  const std::vector<draft::LossScale> scale = scales(plan.plans, leaves, supervised);
+
+  std::vector<draft::LossTerms> terms(static_cast<size_t>(ranks_.data_size()) * plan.plans.size());
+  for (size_t k = 0; k < plan.plans.size(); ++k) {
+    const draft::LossScale& by = scale[k];
+    draft::LossTerms& leaf = terms[static_cast<size_t>(plan.first) + k];
+    const draft::FeatureBatch batch = batch_of(k);
     catch_up();
-    if (plan.blocks() > 0) leaf = draft_.loss(features.batch(rows(k)), plan, by);
+    if (plan.plans[k].blocks() > 0) leaf = draft_.loss(batch, plan.plans[k], by);
     int64_t count = 0;
-    for (const int64_t slots : plan.counts.supervised) count += slots;
+    for (const int64_t slots : plan.plans[k].counts.supervised) count += slots;
     engine_->finish_backward(by.ce * leaf.ce_sum + by.l1 * leaf.l1_sum + by.confidence * leaf.confidence_sum, count);
   }
   terms = exchange(terms, "losses of a step");
   Update update;
   for (size_t leaf = 0; leaf < terms.size(); ++leaf) {
-    require_finite(terms[leaf], step, leaf);
+    require_finite(terms[leaf], plan.step, leaf);
     update.terms.add(terms[leaf]);
   }
   const parallel::StepReport report = engine_->step(step_rates(recipe_.optimizer, learning_rate));
-  require_finite_norm(report, step);
+  require_finite_norm(report, plan.step);
   behind_ = behind_ || report.updated;
   update.gradient_norm = report.norm.item<double>();
   update.clip = report.coefficient.item<double>();

@@ -17,6 +17,7 @@
 #include "pacer/train/recipe.h"
 #include "pacer/train/sample_order.h"
 #include "pacer/train/state.h"
+#include "pacer/train/window_loss.h"
 
 namespace pacer::train {
 
@@ -29,11 +30,14 @@ class ParallelDraft {
     draft::LossTerms terms;  // of all ranks, added in the order of the window
     double gradient_norm = 0, clip = 1;
   };
-  // One optimizer step. Micro-batch l of the window belongs to the rank with data rank l / data.accumulation; a rank
-  // may have none, or none with a supervised token. Losses are divided by what is supervised in the whole window (with
-  // per_micro_batch by what is in a micro-batch), as in loss_scales().
-  // Throws Error{usage} on every rank when a loss or the norm is not finite; the weights are then untouched.
-  Update step(FeatureSource& features, const Window& window, int64_t step, double learning_rate);
+  // What this rank computes of a window: micro-batch l belongs to the rank with data rank l / data.accumulation; a rank
+  // may have none, or none with a supervised token. Reads nothing that step() changes.
+  WindowPlan plan(const FeatureSource& features, Window window, int64_t step) const;
+
+  // One optimizer step on plan(); `batch_of` is asked for each of its places once, in order. Losses are divided by what
+  // is supervised in the whole window (with per_micro_batch by what is in a micro-batch), as in loss_scales(). Throws
+  // Error{usage} on every rank when a loss or the norm is not finite; the weights are then untouched.
+  Update step(const WindowPlan& plan, const BatchOf& batch_of, double learning_rate);
 
   // As evaluate() of window_loss.h, with the batches dealt out to the ranks.
   draft::LossTerms evaluate(FeatureSource& validation, int64_t limit);

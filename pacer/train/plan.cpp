@@ -21,7 +21,8 @@ constexpr int kVersion = 1;
 int64_t ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 double expected_seconds(const Recipe& recipe, const DataSize& data, const Measured& m, int64_t steps) {
-  const auto n = static_cast<double>(steps), rows = n * static_cast<double>(data.rows_per_step);
+  const auto n = static_cast<double>(steps);
+  const double rows = n * static_cast<double>(data.rows_per_step) / static_cast<double>(data.ranks);
   double computed = rows;  // rows whose features are computed
   if (m.kept) {
     const auto groups = static_cast<double>(m.groups);
@@ -99,6 +100,19 @@ Json Measured::to_json() const {
           {"groups", groups},
           {"groups_done", groups_done},
           {"kept", kept}};
+}
+
+Measured Measured::from_json(const Json& json, const std::string& place) {
+  Measured measured;
+  take(json, place, "spent_s", measured.spent);
+  take(json, place, "step_s", measured.step);
+  take(json, place, "row_s", measured.row);
+  take(json, place, "validation_s", measured.validation);
+  take(json, place, "checkpoint_s", measured.checkpoint);
+  take(json, place, "groups", measured.groups);
+  take(json, place, "groups_done", measured.groups_done);
+  take(json, place, "kept", measured.kept);
+  return measured;
 }
 
 void plan_by_count(const ScheduleSection& schedule, const DataSize& data, RunPlan& plan) {

@@ -33,6 +33,7 @@ struct RunPlan {
 // Rows of the training set and how many of them a step takes.
 struct DataSize {
   int64_t rows = 0, rows_per_step = 0;
+  int64_t ranks = 1;  // that share the rows of a step
 };
 
 // Measured before the first step; seconds on the clock of the budget.
@@ -46,12 +47,13 @@ struct Measured {
   int64_t groups_done = 0;
   bool kept = false;  // whether features of all rows stay in memory
   Json to_json() const;
+  static Measured from_json(const Json& json, const std::string& place);  // throws Error{format}
 };
 
 // Fills steps, end and how. Of schedule.steps and schedule.epochs one is set.
 void plan_by_count(const ScheduleSection& schedule, const DataSize& data, RunPlan& plan);
 
-// The most steps whose expected time fits:
+// The most steps whose expected time fits, W the rows of a step that one rank computes:
 //   spent + N step + features(N) + validations(N) validation + checkpoints(N) checkpoint <= budget
 // features(N): with kept features the groups that N steps touch at least once, G (1 - (1 - 1/G)^(N W)) on average, less
 // those done; else those of every row again. Throws Error{usage} when not even one step fits.

@@ -193,10 +193,6 @@ void check_parallel(const Checker& check) {
     check.conflict("parallel.exact", "is true and cannot go with '" + parallel.message_dtype + "' of",
                    "parallel.message_dtype", "exact sums are sums of f32");
   }
-  if (recipe.schedule.time_budget_s) {
-    check.conflict("schedule.time_budget_s", "cannot go with", "parallel.replicate",
-                   "what one rank measures says little about all of them: set schedule.steps or schedule.epochs");
-  }
 }
 
 void check_data(const Checker& check) {

@@ -55,6 +55,23 @@ void start_generator(const std::optional<fs::path>& checkpoint, const Recipe& re
   load_generator(*checkpoint, ranks.runtime(), seed, ranks.rank(), ranks.parallel() ? ranks.world().size() : 0);
 }
 
+void write_run_files(const RunFolder& folder, Ranks& ranks, const RunFiles& files) {
+  if (!ranks.first()) return;
+  if (files.plan) {
+    write_file(folder.recipe(), files.recipe);
+    write_file(folder.plan(), files.plan->to_json().dump(2) + "\n");
+  }
+  write_file(folder.parameters(), files.parameters);
+  write_file(folder.environment(), files.environment.dump(2) + "\n");
+}
+
+std::unique_ptr<MetricsLog> open_metrics(const RunFolder& folder, Ranks& ranks, const Recipe& recipe,
+                                         std::optional<int64_t> step) {
+  if (!ranks.first()) return nullptr;
+  return std::make_unique<MetricsLog>(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),
+                                      step);
+}
+
 void explaining_failures(Ranks& ranks, const MemoryEstimate& estimate, const std::function<void()>& steps) {
   try {
     steps();

@@ -3,11 +3,15 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 
+#include "pacer/base/json.h"
 #include "pacer/device/runtime.h"
 #include "pacer/train/checkpoint.h"
 #include "pacer/train/memory.h"
+#include "pacer/train/metrics.h"
 #include "pacer/train/plan.h"
 #include "pacer/train/ranks.h"
 #include "pacer/train/recipe.h"
@@ -34,6 +38,20 @@ void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& re
 // LibTorch's random numbers of host and device: as in the checkpoint, else from the recipe's seed and this rank's share
 // of parallel.generator_stride.
 void start_generator(const std::optional<std::filesystem::path>& checkpoint, const Recipe& recipe, Ranks& ranks);
+
+// What somebody finds in a run folder. The recipe and the plan stay as they were when the run began; the others are of
+// the last start.
+struct RunFiles {
+  std::string recipe;           // resolved, YAML
+  std::optional<RunPlan> plan;  // of a run that begins, else none
+  std::string parameters;       // which update takes which parameter
+  OrderedJson environment;
+};
+void write_run_files(const RunFolder& folder, Ranks& ranks, const RunFiles& files);
+
+// Rank 0's log of the run, without what comes after `step`, where the run goes on; null on the others.
+std::unique_ptr<MetricsLog> open_metrics(const RunFolder& folder, Ranks& ranks, const Recipe& recipe,
+                                         std::optional<int64_t> step);
 
 // Runs the steps. A device's memory that ended becomes the Error of out_of_memory(), and what a device says when
 // another rank is gone, which may be at any later call, Error{communication} with where the other ranks are.

@@ -200,23 +200,21 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   }
 
   // The plan is made once and kept.
-  const DataSize size{bench.features->rows(), recipe.data.sequences * recipe.data.accumulation * ranks.data_size()};
+  const DataSize size{bench.features->rows(), recipe.data.sequences * recipe.data.accumulation * ranks.data_size(),
+                      ranks.data_size()};
   if (!earlier) {
     if (recipe.schedule.time_budget_s) {
-      plan_by_budget(recipe, size, measure(bench, memory.train_fits, checkpoints, watch), plan);
+      plan_by_budget(recipe, size, measure(bench, ranks, memory.train_fits, checkpoints, watch), plan);
     } else {
       plan_by_count(recipe.schedule, size, plan);
     }
   }
   const optim::Schedule schedule = make_schedule(recipe, plan);
-  if (ranks.first()) {
-    if (!earlier) {
-      write_file(folder.recipe(), resolved_yaml(resolved));
-      write_file(folder.plan(), plan.to_json().dump(2) + "\n");
-    }
-    write_file(folder.parameters(), route_page(routed, recipe.optimizer));
-    write_file(folder.environment(), environment(runtime, options.command).dump(2) + "\n");
-  }
+  write_run_files(folder, ranks,
+                  {.recipe = resolved_yaml(resolved),
+                   .plan = earlier ? std::nullopt : std::optional<RunPlan>(plan),
+                   .parameters = route_page(routed, recipe.optimizer),
+                   .environment = environment(runtime, options.command)});
   for (const std::string& line : route_summary(routed)) log_info(line);
   log_info("plan: " + plan.how + "; warm-up " + format_count(plan.warmup_steps) + " steps, learning rate " +
            short_number(schedule.at(1)) + " to " + short_number(schedule.peak) + " to " +
@@ -224,11 +222,9 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   if (ranks.first()) warn_of_too_little(size.rows, plan, schedule);
   if (newest) log_info("continuing after step " + format_count(state.step) + " from " + newest->string());
 
-  std::unique_ptr<MetricsLog> metrics;
-  if (ranks.first()) {
-    metrics =
-        std::make_unique<MetricsLog>(folder.metrics(), recipe.logging.tensorboard ? folder.tensorboard() : fs::path(),
-                                     newest ? std::optional<int64_t>(state.step) : std::nullopt);
+  const std::unique_ptr<MetricsLog> metrics =
+      open_metrics(folder, ranks, recipe, newest ? std::optional<int64_t>(state.step) : std::nullopt);
+  if (metrics != nullptr) {
     metrics->append({{"kind", "start"},
                      {"step", state.step},
                      {"steps", plan.steps},

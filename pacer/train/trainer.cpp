@@ -23,6 +23,13 @@ std::string note_of(const TrainState& state) {
 
 }  // namespace
 
+BatchFeed::PlanOf Workbench::plan_of(const SampleOrder& order) const {
+  return [this, order](int64_t step) {
+    return together ? together->plan(*features, order.window(step), step)
+                    : plan_window(*draft, *features, order.window(step), step, recipe, loss);
+  };
+}
+
 Trainer::Trainer(const device::Runtime& runtime, Workbench& bench, Ranks& ranks, const RunPlan& plan,
                  const optim::Schedule& schedule, TrainState state, CheckpointStore& checkpoints, MetricsLog* metrics,
                  std::function<bool()> stop)
@@ -43,13 +50,10 @@ void Trainer::run() {
   Progress progress("train", static_cast<uint64_t>(plan_.steps), {}, static_cast<uint64_t>(state_.step));
   if (state_.step == 0) validate();  // where the curve of tau begins
 
-  std::optional<BatchFeed> feed;
-  if (!bench_.together) {
-    feed.emplace(runtime_, *bench_.draft, *bench_.features, order_, recipe, bench_.loss, state_.step + 1, plan_.steps);
-  }
+  BatchFeed feed(runtime_, *bench_.features, bench_.plan_of(order_), state_.step + 1, plan_.steps);
   while (state_.step < plan_.steps) {
     const int64_t rows_before = state_.rows;
-    const Update update = train_step(state_.step + 1, feed ? &*feed : nullptr);
+    const Update update = train_step(feed);
     ++state_.step;
     const int64_t epoch = order_.epoch_ended(rows_before, state_.rows, recipe.checkpoint.epochs);
     const bool last = state_.step == plan_.steps, stopping = ranks_.any(stop_(), "whether to stop");
@@ -68,11 +72,14 @@ void Trainer::run() {
 }
 
 // One optimizer step. Everything that can be wrong is checked before the first weight changes.
-Trainer::Update Trainer::train_step(int64_t step, BatchFeed* feed) {
-  const Window window = order_.window(step);
+Trainer::Update Trainer::train_step(BatchFeed& feed) {
+  const WindowPlan& plan = feed.next_window();
+  const BatchOf batch_of = [&](size_t i) { return feed.batch(i); };
   draft::LossTerms terms;
-  const Update update = feed == nullptr ? together(window, step, terms) : alone(*feed, step, terms);
+  const Update update = bench_.together ? together(plan, batch_of, terms) : alone(plan, batch_of, terms);
+  target_cpu_s_ = feed.target_cpu_s();
 
+  const Window& window = plan.window;
   state_.terms.add(terms);
   ++state_.terms_steps;
   state_.rows += window.end - window.begin;
@@ -81,35 +88,32 @@ Trainer::Update Trainer::train_step(int64_t step, BatchFeed* feed) {
   return update;
 }
 
-Trainer::Update Trainer::together(const Window& window, int64_t step, draft::LossTerms& terms) {
-  const double learning_rate = schedule_.at(step);
-  const ParallelDraft::Update update = bench_.together->step(*bench_.features, window, step, learning_rate);
+Trainer::Update Trainer::together(const WindowPlan& plan, const BatchOf& batch_of, draft::LossTerms& terms) {
+  const double learning_rate = schedule_.at(plan.step);
+  const ParallelDraft::Update update = bench_.together->step(plan, batch_of, learning_rate);
   terms = update.terms;
-  target_cpu_s_ = bench_.features->statistics().cpu_s;
   return {learning_rate, update.gradient_norm, update.clip};
 }
 
-Trainer::Update Trainer::alone(BatchFeed& feed, int64_t step, draft::LossTerms& terms) {
+Trainer::Update Trainer::alone(const WindowPlan& plan, const BatchOf& batch_of, draft::LossTerms& terms) {
   optim::Optimizer& optimizer = *bench_.optimizer;
   optimizer.clear_gradients();
-  const WindowPlan& plan = feed.next_window();
-  terms = window_gradients(*bench_.draft, plan, [&](size_t i) { return feed.batch(i); });
+  terms = window_gradients(*bench_.draft, plan, batch_of);
 
   const auto gradients = optimizer.gradients();
   Update update{};
   update.gradient_norm = optim::global_norm(gradients);
   if (!std::isfinite(update.gradient_norm)) {
-    throw Error(
-        ErrorKind::usage,
-        "step " + std::to_string(step) + ": the gradient of " + optim::first_not_finite(gradients) + " is not finite",
-        "lower optimizer.learning_rate or lengthen the warm-up; the weights of the step before are untouched");
+    throw Error(ErrorKind::usage,
+                "step " + std::to_string(plan.step) + ": the gradient of " + optim::first_not_finite(gradients) +
+                    " is not finite",
+                "lower optimizer.learning_rate or lengthen the warm-up; the weights of the step before are untouched");
   }
   update.clip = optim::clip_coefficient(update.gradient_norm, bench_.recipe.optimizer.clip);
-  update.learning_rate = schedule_.at(step);
+  update.learning_rate = schedule_.at(plan.step);
 
   optimizer.step(update.learning_rate, update.clip);
   bench_.draft->refresh();
-  target_cpu_s_ = feed.target_cpu_s();
   return update;
 }
 

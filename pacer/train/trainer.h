@@ -35,6 +35,9 @@ struct Workbench {
   std::unique_ptr<FeatureSource> features;
   std::unique_ptr<FeatureSource> validation;  // null without validation rows
   std::map<std::string, std::string> fingerprints;
+
+  // What this process computes of each step, for a BatchFeed; the bench must outlive it.
+  BatchFeed::PlanOf plan_of(const SampleOrder& order) const;
 };
 
 class Trainer {
@@ -55,9 +58,9 @@ class Trainer {
   struct Update {
     double learning_rate, gradient_norm, clip;
   };
-  Update train_step(int64_t step, BatchFeed* feed);
-  Update alone(BatchFeed& feed, int64_t step, draft::LossTerms& terms);
-  Update together(const Window& window, int64_t step, draft::LossTerms& terms);
+  Update train_step(BatchFeed& feed);
+  Update alone(const WindowPlan& plan, const BatchOf& batch_of, draft::LossTerms& terms);
+  Update together(const WindowPlan& plan, const BatchOf& batch_of, draft::LossTerms& terms);
   void record(const Update& update);
   bool validate();           // whether the draft is the best so far
   void save(int64_t epoch);  // epoch: the one that ends here, 0: none

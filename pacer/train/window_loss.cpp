@@ -48,12 +48,21 @@ std::vector<draft::LossScale> loss_scales(const std::vector<draft::BlockPlan>& p
 
 WindowPlan plan_window(const draft::DraftTraining& draft, const FeatureSource& features, Window window, int64_t step,
                        const Recipe& recipe, const draft::LossOptions& options) {
-  const draft::StepRandom random{static_cast<uint64_t>(recipe.seed), static_cast<uint64_t>(step)};
-  WindowPlan plan{step, std::move(window), {}, {}};
-  for (const auto& rows : plan.window.micro_batches) {
-    plan.plans.push_back(draft.plan(features.tokens(rows), recipe.data.anchors, random));
-  }
+  const auto all = static_cast<int64_t>(window.micro_batches.size());
+  WindowPlan plan = plan_share(draft, features, std::move(window), step, recipe, 0, all);
   plan.scales = loss_scales(plan.plans, options, recipe.loss.normalisation);
+  return plan;
+}
+
+WindowPlan plan_share(const draft::DraftTraining& draft, const FeatureSource& features, Window window, int64_t step,
+                      const Recipe& recipe, int64_t first, int64_t count) {
+  const draft::StepRandom random{static_cast<uint64_t>(recipe.seed), static_cast<uint64_t>(step)};
+  const auto all = static_cast<int64_t>(window.micro_batches.size());
+  WindowPlan plan{step, std::move(window), first, std::vector<draft::BlockPlan>(static_cast<size_t>(count)), {}};
+  for (int64_t k = 0; k < count && first + k < all; ++k) {
+    const auto place = static_cast<size_t>(k);
+    plan.plans[place] = draft.plan(features.tokens(plan.rows(place)), recipe.data.anchors, random);
+  }
   return plan;
 }
 
@@ -73,7 +82,7 @@ draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& fe
                                   int64_t step, const Recipe& recipe, const draft::LossOptions& options) {
   const WindowPlan plan = plan_window(draft, features, window, step, recipe, options);
   return window_gradients(draft, plan, [&](size_t i) {
-    return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : features.batch(window.micro_batches[i]);
+    return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : features.batch(plan.rows(i));
   });
 }
 

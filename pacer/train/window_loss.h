@@ -20,16 +20,22 @@ namespace pacer::train {
 std::vector<draft::LossScale> loss_scales(const std::vector<draft::BlockPlan>& plans, const draft::LossOptions& options,
                                           const std::string& normalisation);
 
-// A window before anything of it is computed: a pure function of (rows, recipe, step). The denominators of its losses
-// are sums over all of its plans.
+// A window, or one rank's share of it, before anything of it is computed: a pure function of (rows, recipe, step).
 struct WindowPlan {
   int64_t step = 0;
-  Window window;
-  std::vector<draft::BlockPlan> plans;   // one per micro-batch
-  std::vector<draft::LossScale> scales;  // one per micro-batch
+  Window window;                         // of all ranks
+  int64_t first = 0;                     // the micro-batch that plans[0] is of
+  std::vector<draft::BlockPlan> plans;   // one per micro-batch; without blocks where the window has no such micro-batch
+  std::vector<draft::LossScale> scales;  // one per plan; empty for a share: its denominators are sums over all ranks
+  const std::vector<int64_t>& rows(size_t plan) const {
+    return window.micro_batches[static_cast<size_t>(first) + plan];
+  }
 };
 WindowPlan plan_window(const draft::DraftTraining& draft, const FeatureSource& features, Window window, int64_t step,
                        const Recipe& recipe, const draft::LossOptions& options);
+// Micro-batches [first, first + count) of it.
+WindowPlan plan_share(const draft::DraftTraining& draft, const FeatureSource& features, Window window, int64_t step,
+                      const Recipe& recipe, int64_t first, int64_t count);
 
 // The features of a micro-batch; nothing for one without blocks. Asked for once each, in order.
 using BatchOf = std::function<draft::FeatureBatch(size_t micro_batch)>;

@@ -100,6 +100,40 @@ TEST(TrainTogether, AgreesWithOneProcessThatTrainsAlone) {
   }
 }
 
+// The plan of rank 0 is everybody's, and measuring it leaves no trace in what is trained.
+TEST(TrainTogether, ABudgetBecomesOnePlanOfAllRanks) {
+  const pacer::test::TemporaryFolder folder;
+  Recipe recipe = on(uneven_draft_recipe(folder.path()), 1, 2);
+  recipe.parallel.exact = true;
+  recipe.schedule.steps.reset();
+  recipe.schedule.time_budget_s = 20;
+  recipe.schedule.budget_clock = "cpu";
+  run_on_ranks(recipe, folder.path() / "budget", /*stop_after=*/1);
+  const Json plan = read_json(folder.path() / "budget/plan.json");
+  EXPECT_GT(plan["measured"]["step_s"].get<double>(), 0);
+  const auto steps = plan["steps"].get<int64_t>();
+  ASSERT_GT(steps, 2);
+  run_on_ranks(recipe, folder.path() / "budget", /*stop_after=*/1);
+  EXPECT_EQ(read_json(folder.path() / "budget/plan.json"), plan);
+  recipe.schedule.time_budget_s.reset();
+  recipe.schedule.steps = steps;
+  run_on_ranks(recipe, folder.path() / "counted", /*stop_after=*/2);
+  const Remains budget = checkpoint_remains(folder.path() / "budget/checkpoints/step_000002");
+  EXPECT_GT(budget.tensors.size(), 30u);
+  expect_same(budget, checkpoint_remains(folder.path() / "counted/checkpoints/step_000002"));
+}
+
+TEST(TrainTogether, ABudgetTooSmallEndsAllRanksAlike) {
+  const pacer::test::TemporaryFolder folder;
+  Recipe recipe = on(uneven_draft_recipe(folder.path()), 2, 1);
+  recipe.schedule.steps.reset();
+  recipe.schedule.time_budget_s = 1e-3;
+  const auto outcomes =
+      parallel::outcomes_of_ranks(2, [&](parallel::World& world) { run_on(world, recipe, folder.path() / "run"); });
+  EXPECT_THAT(outcomes[0].error, HasSubstr("loading, measuring and one step take"));
+  EXPECT_EQ(outcomes[0].error, outcomes[1].error);
+}
+
 // With bf16 everywhere and messages of their own: it trains, and every rank says so.
 TEST(TrainTogether, LearnsInBf16WithoutExactSums) {
   const pacer::test::TemporaryFolder folder;
@@ -137,11 +171,18 @@ TEST(ParallelDraft, ARankMayHaveNothingSupervised) {
     FeatureSource features(target, shared, config.target_layer_ids, {});
     Ranks ranks(on_mesh.parallel, "cpu", &world);
     ParallelDraft together(on_mesh, loss, ranks, *draft);
-    const ParallelDraft::Update update = together.step(features, {{{0}, {1}, {2}, {3}}, 0, 4}, 1, 5e-3);
+    const auto step = [&](const Window& window, int64_t number) {
+      const WindowPlan plan = together.plan(features, window, number);
+      const auto batch_of = [&](size_t i) {
+        return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : features.batch(plan.rows(i));
+      };
+      return together.step(plan, batch_of, 5e-3);
+    };
+    const ParallelDraft::Update update = step({{{0}, {1}, {2}, {3}}, 0, 4}, 1);
     EXPECT_GT(update.terms.blocks, 0);
     EXPECT_GT(update.gradient_norm, 0);
     together.save(checkpoint / "first", {}, {});
-    EXPECT_EQ(together.step(features, {{{2}, {3}, {2}, {3}}, 4, 8}, 2, 5e-3).terms.blocks, 0);
+    EXPECT_EQ(step({{{2}, {3}, {2}, {3}}, 4, 8}, 2).terms.blocks, 0);
     together.save(checkpoint / "second", {}, {});
   };
   parallel::run_ranks(1, [&](parallel::World& world) { trained(world, on(recipe, 1, 1), folder.path() / "alone"); });

@@ -36,12 +36,18 @@ struct Bench {
         draft(draft::DraftTraining::create(config, loss, target, 3, at::kFloat, runtime)) {}
 
   FeatureSource source() { return {target, rows, config.target_layer_ids, {4, 1 << 14}}; }
+
+  BatchFeed::PlanOf plan_of(const FeatureSource& features) const {
+    return [this, &features](int64_t step) {
+      return plan_window(*draft, features, order.window(step), step, recipe, loss);
+    };
+  }
 };
 
 TEST(BatchFeed, GivesTheWindowsAndTheBitsThatAreMadeWhenNeeded) {
   Bench bench;
   FeatureSource ahead = bench.source(), now = bench.source();
-  BatchFeed feed(bench.runtime, *bench.draft, ahead, bench.order, bench.recipe, bench.loss, 2, 9);
+  BatchFeed feed(bench.runtime, ahead, bench.plan_of(ahead), 2, 9);
   for (int64_t step = 2; step <= 9; ++step) {
     const WindowPlan& found = feed.next_window();
     const WindowPlan expected =
@@ -75,7 +81,7 @@ TEST(BatchFeed, WorksOneBatchAhead) {
     changed.notify_all();
     return at::full({last.size(0)}, 1.0, at::kFloat);
   });
-  BatchFeed feed(bench.runtime, *bench.draft, source, bench.order, bench.recipe, bench.loss, 1, 5);
+  BatchFeed feed(bench.runtime, source, bench.plan_of(source), 1, 5);
   feed.next_window();  // two rows
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return passes >= 4; }));
@@ -95,7 +101,7 @@ TEST(BatchFeed, TheTargetsErrorArrivesAsItselfWithTheBatchThatHasIt) {
   } catch (const std::exception& error) {
     expected = error.what();
   }
-  BatchFeed feed(bench.runtime, *bench.draft, source, bench.order, bench.recipe, bench.loss, 2, 3);
+  BatchFeed feed(bench.runtime, source, bench.plan_of(source), 2, 3);
   feed.next_window();
   feed.batch(0);
   std::string found = "no error";

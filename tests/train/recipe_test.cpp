@@ -150,7 +150,6 @@ TEST(Recipe, RanksNeedSizesAndWhatTheyDoMustFit) {
   EXPECT_EQ(conflicting({"parallel.shard=2", "parallel.exact=true", "threads=2"}),
             "override parallel.exact needs one thread and there are 2 in threads (override)");
   EXPECT_NE(conflicting({"parallel.shard=2", "parallel.exact=true", "parallel.message_dtype=bf16"}), "accepted");
-  EXPECT_NE(conflicting({"parallel.shard=2", "schedule.epochs=null", "schedule.time_budget_s=60"}), "accepted");
   EXPECT_NE(conflicting({"parallel.shard=0"}), "accepted");
   EXPECT_NE(conflicting({"parallel.accumulation=sum"}), "accepted");
 }
