@@ -81,7 +81,7 @@ OrderedJson predicted(const parallel::PredictionInput& input, double measured_s)
   line["measured_step"] = measured_s;
   line["over_measured"] = prediction.step_s / measured_s;
   line["bytes_per_rank_and_step"] = bytes;
-  line["rates"] = {{"link_bytes_per_s", input.link_bytes_per_s},
+  line["rates"] = {{"bytes_per_s", input.collective_bytes_per_s},
                    {"link_latency_s", input.link_latency_s},
                    {"products_per_s", input.products_per_s},
                    {"memory_bytes_per_s", input.memory_bytes_per_s},

@@ -47,11 +47,20 @@ MeasuredInputs measure_rates(parallel::World& world, DistTraining& training, at:
   parallel::ProcessGroup& all = world.all();
   const int64_t ranks = world.size(), each = (int64_t{1} << 23) / ranks;
   if (ranks > 1) {
-    const at::Tensor sent = at::ones({each * ranks}, at::kFloat), received = at::empty_like(sent);
+    at::Tensor whole = at::ones({each * ranks}, at::kFloat);
+    const at::Tensor received = at::empty_like(whole), part = whole.narrow(0, 0, each);
     const std::vector<int64_t> counts(static_cast<size_t>(ranks), each);
-    const Seconds exchange = cost_of(world, 5, [&] { all.exchange(received, counts, sent, counts, "bench").wait(); });
+    // What a rank sends and receives of it on average, as Prediction::bytes counts.
     const double bytes = static_cast<double>(each * (ranks - 1) * 4);
-    wall->link_bytes_per_s = bytes / exchange.wall, cpu->link_bytes_per_s = bytes / exchange.cpu;
+    const auto measure = [&](const char* name, double moved, const std::function<void()>& message) {
+      const Seconds seconds = cost_of(world, 5, message);
+      wall->collective_bytes_per_s[name] = moved / seconds.wall;
+      cpu->collective_bytes_per_s[name] = moved / seconds.cpu;
+    };
+    measure("exchange", bytes, [&] { all.exchange(received, counts, whole, counts, "bench").wait(); });
+    measure("all_gather", bytes, [&] { all.all_gather(received, part, "bench").wait(); });
+    measure("broadcast", bytes, [&] { all.broadcast(received, 0, "bench").wait(); });
+    measure("all_reduce", 2 * bytes, [&] { all.sum(whole, "bench").wait(); });
     const at::Tensor little = at::zeros({1}, at::kLong);
     const Seconds message = cost_of(world, 20, [&] { all.sum(little, "bench").wait(); });
     wall->link_latency_s = message.wall, cpu->link_latency_s = message.cpu;

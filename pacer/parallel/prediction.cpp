@@ -199,7 +199,9 @@ Prediction predict(const PredictionInput& input) {
   add_holders(input, units, out);
   out.copies_s = copied_bytes(input, units, acquired) / input.memory_bytes_per_s;
   for (const auto& [name, bytes] : out.bytes) {
-    out.link_s += bytes / input.link_bytes_per_s + static_cast<double>(out.calls.at(name)) * input.link_latency_s;
+    const auto own = input.collective_bytes_per_s.find(name.substr(name.rfind('/') + 1));
+    const double rate = own == input.collective_bytes_per_s.end() ? input.link_bytes_per_s : own->second;
+    out.link_s += bytes / rate + static_cast<double>(out.calls.at(name)) * input.link_latency_s;
   }
   const double compute = input.micro_batch_s * static_cast<double>(input.reduction.micro_batches);
   out.step_s = (input.messages_take_processor ? compute + out.link_s : std::max(compute, out.link_s)) + out.copies_s +

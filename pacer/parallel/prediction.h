@@ -27,9 +27,11 @@ struct PredictionInput {
 
   // Assumptions, since nothing here can measure them.
   double link_bytes_per_s = 25e9, link_latency_s = 20e-6;  // of each rank, each way
-  double products_per_s = 200e12;                          // multiply-adds of the orthogonalisation
-  double memory_bytes_per_s = 2e12;                        // of AdamW and momentum
-  double micro_batch_s = 0;                                // forward and backward; 0: not part of the prediction
+  // Of single collectives in place of link_bytes_per_s, by the names in Prediction::bytes behind the slash.
+  std::map<std::string, double> collective_bytes_per_s;
+  double products_per_s = 200e12;    // multiply-adds of the orthogonalisation
+  double memory_bytes_per_s = 2e12;  // of AdamW and momentum
+  double micro_batch_s = 0;          // forward and backward; 0: not part of the prediction
   // Messages are moved by the processors that compute (Gloo on one machine), so none hides behind the computation.
   bool messages_take_processor = false;
 };

@@ -26,7 +26,7 @@ std::string time_now() {
 OrderedJson settings() {
   OrderedJson found = OrderedJson::object();
   for (const char* name : {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "MKL_CBWR",
-                           "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "PACER_KERNELS"}) {
+                           "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "PACER_KERNELS", "THP_MEM_ALLOC_ENABLE"}) {
     if (const char* value = std::getenv(name)) found[name] = value;
   }
   return found;

@@ -47,6 +47,22 @@ TEST(DoctorCommand, TellsBackEndsCapabilitiesAndSettings) {
   EXPECT_THAT(back_end(report, "npu").at("note").get<std::string>(), HasSubstr("libtorch_npu.so"));
 }
 
+// Large tensors get large pages, unless the user says otherwise.
+TEST(DoctorCommand, ThePagesOfLargeTensorsAreASettingLikeOthers) {
+  for (const auto& [given, seen] : {std::pair{"THP_MEM_ALLOC_ENABLE", "1"}, {"THP_MEM_ALLOC_ENABLE=0", "0"}}) {
+    const Outcome outcome = pacer({"doctor", "--device", "cpu", "--no-probes", "--json"}, {given});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const Json report = Json::parse(outcome.out);
+    std::string found = "no such row";
+    for (const Json& row : report.at("environment")) {
+      if (row.at("variable") != "THP_MEM_ALLOC_ENABLE") continue;
+      found = row.at("value");
+      EXPECT_EQ(row.at("advice").get<std::string>().empty(), found == "1");
+    }
+    EXPECT_EQ(found, seen);
+  }
+}
+
 // A library that cannot be opened is a row of the table, and nothing that `auto` hides.
 TEST(DoctorCommand, ShowsABrokenBackEnd) {
   const test::TemporaryFolder folder;

@@ -100,6 +100,11 @@ TEST(Prediction, MoreRanksHoldLessAndLinksCost) {
   EXPECT_NEAR(predict(input).step_s, 1 + update, 1e-9) << "messages hide";
   input.messages_take_processor = true;
   EXPECT_NEAR(predict(input).step_s, 1 + 2 * eight.link_s + update, 0.01 * eight.link_s) << "and here they do not";
+  // A rate of its own is in place of the link's, for the collective that has it and no other.
+  ASSERT_TRUE(eight.bytes.contains("acquire/broadcast"));
+  input.collective_bytes_per_s = {{"broadcast", 2 * input.link_bytes_per_s}, {"gather", 1.0}};
+  EXPECT_LT(predict(input).link_s, 2 * eight.link_s);
+  EXPECT_GT(predict(input).link_s, eight.link_s);
 }
 
 }  // namespace
