@@ -1,7 +1,8 @@
-// What this machine can do: single calls of the library, whose rates are the limits of everything else.
+// What this machine can do: single calls of the library, and its instructions by themselves.
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "pacer/bench/benches.h"
 #include "pacer/bench/library_products.h"
 #include "pacer/bench/models.h"
+#include "pacer/bench/peaks.h"
 
 namespace pacer::bench {
 namespace {
@@ -36,10 +38,24 @@ std::vector<Call> calls(const Work& work, at::ScalarType dtype, Values& values, 
     const int64_t bytes = work.integer("mb") * 1'000'000;
     const at::Tensor from = at::ones({bytes / 4}, at::kFloat);
     result.bytes = static_cast<double>(from.nbytes()) * (op == "copy" ? 2.0 : 1.0);
-    if (op == "read") return {{"at::sum", [=] { from.sum(); }}};
+    if (op == "read") {
+      std::vector<Call> ways = {{"at::sum", [=] { from.sum(); }}};
+      if (const ReadAll read = read_all()) {
+        ways.push_back({"reading ahead", [=] { read(from.const_data_ptr<float>(), from.numel()); }});
+      }
+      return ways;
+    }
     const at::Tensor to = at::ones({bytes / 4}, at::kFloat);
     return {{"memcpy", [=] { std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes()); }},
             {"at::copy_", [=] { at::Tensor(to).copy_(from); }}};
+  }
+  if (op == "peak") {
+    const std::string type = work.has("type") ? work.text("type") : dtype == at::kFloat ? "f32" : "bf16";
+    const std::optional<Peak> products = peak(type);
+    if (!products) throw Error(ErrorKind::device, "this processor has no instruction for products of " + type);
+    result.flops = products->operations;
+    result.bytes = 0;
+    return {{products->instruction, products->run}};
   }
   if (op == "softmax") {
     const at::Tensor x = rows();
@@ -55,8 +71,8 @@ std::vector<Call> calls(const Work& work, at::ScalarType dtype, Values& values, 
                at::exp_out(out, x);
              }}};
   }
-  throw Error(ErrorKind::format,
-              "roofline." + work.name() + ".op is '" + op + "', allowed: 'gemm', 'copy', 'read', 'softmax', 'exp'");
+  throw Error(ErrorKind::format, "roofline." + work.name() + ".op is '" + op +
+                                     "', allowed: 'gemm', 'peak', 'copy', 'read', 'softmax', 'exp'");
 }
 
 }  // namespace
