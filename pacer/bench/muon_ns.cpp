@@ -10,6 +10,7 @@
 #include "pacer/base/error.h"
 #include "pacer/bench/benches.h"
 #include "pacer/bench/models.h"
+#include "pacer/bench/peaks.h"
 #include "pacer/optim/newton_schulz.h"
 
 namespace pacer::bench {
@@ -67,6 +68,13 @@ Result muon_ns(const Work& work, const Settings& settings, device::Runtime&) {
                  {"plain_direct_cpu_median_s", plain_cpu},
                  {"times_faster_than_plain_direct", plain_cpu / cpu},
                  {"distance_to_plain_direct", ((own - plain).norm() / plain.norm()).item<double>()}};
+  if (const auto products = peak(settings.dtype)) {
+    // With every multiplier at work all the time: what no form with these operations can pass.
+    const Timings bound = time_work(work, settings, products->run);
+    const double rate = products->operations / median(bound.cpu);
+    result.work["peak_gflop_per_cpu_s"] = rate * 1e-9;
+    result.work["times_faster_at_peak"] = plain_cpu * rate / *result.flops;
+  }
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/base/resources.h"
+#include "pacer/bench/peaks.h"
 #include "pacer/bench/run.h"
 #include "tests/support/files.h"
 
@@ -122,6 +123,11 @@ TEST(BenchLines, MuonSaysWhatItIsComparedWith) {
     const OrderedJson line = line_of(request("muon_ns", name, "f32")), &work = line["work"];
     EXPECT_EQ(work["iterations"], 5);
     EXPECT_LE(work["distance_to_plain_direct"].get<double>(), 1e-4);
+    if (const auto bound = peak(line["dtype"].get<std::string>())) {
+      EXPECT_GT(work["times_faster_at_peak"].get<double>(), 0);
+    } else {
+      EXPECT_FALSE(work.contains("times_faster_at_peak"));
+    }
     EXPECT_NEAR(work["times_faster_than_plain_direct"].get<double>() * line["cpu_median_s"].get<double>() /
                     work["plain_direct_cpu_median_s"].get<double>(),
                 1, 1e-4);
