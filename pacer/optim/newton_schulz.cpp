@@ -9,6 +9,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/where.h>
+#include <c10/core/InferenceMode.h>
 
 #include "pacer/base/error.h"
 #include "pacer/device/kernels.h"
@@ -119,6 +120,37 @@ at::Tensor gram(const Products& products, at::Tensor x, const NewtonSchulzOption
   return products.product(q, x);
 }
 
+at::Tensor iterate(const at::Tensor& x, const NewtonSchulzOptions& options) {
+  const Products products(options.storage, x.device());
+  const bool is_direct = form_for(x.size(1), x.size(2), options) == NewtonSchulzOptions::Form::direct;
+  return is_direct ? direct(products, x, options) : gram(products, x, options);
+}
+
+// A few matrices at a time, so that what lies between two products stays in the cache: devices want them all at once,
+// and to a processor a large batch only means more memory. The bits do not depend on it.
+at::Tensor iterate_on_cpu(const at::Tensor& x, const NewtonSchulzOptions& options) {
+  constexpr int64_t kBytesAtOnce = 2 << 20;
+  const int64_t each = x.size(1) * x.size(2) * static_cast<int64_t>(x.element_size());
+  const int64_t count = x.size(0), at_once = std::max<int64_t>(1, kBytesAtOnce / each),
+                groups = (count + at_once - 1) / at_once;
+  if (groups == 1) return iterate(x, options);
+  at::Tensor all = at::empty_like(x);
+  const bool inference = c10::InferenceMode::is_enabled();  // threads do not inherit it
+  const auto compute = [&](int64_t begin, int64_t end) {
+    const c10::InferenceMode mode(inference);
+    for (int64_t group = begin; group < end; ++group) {
+      const int64_t first = group * at_once, size = std::min(at_once, count - first);
+      all.narrow(0, first, size).copy_(iterate(x.narrow(0, first, size), options));
+    }
+  };
+  if (groups >= at::get_num_threads()) {
+    at::parallel_for(0, groups, 1, compute);  // products within a thread stay in it
+  } else {
+    compute(0, groups);
+  }
+  return all;
+}
+
 }  // namespace
 
 const Coefficients& polar_express() {
@@ -205,12 +237,11 @@ at::Tensor newton_schulz(const at::Tensor& matrices, const NewtonSchulzOptions& 
   at::Tensor x = (batch ? matrices : matrices.unsqueeze(0)).detach().to(at::kFloat);
   const bool tall = x.size(1) > x.size(2);
   if (tall) x = x.transpose(1, 2);
-  const Products products(options.storage, x.device());
   x = x.contiguous();
-  x = products.store(device::in_host_memory(x) ? normalised_on_cpu(x, options, name)
-                                               : normalised(x, options.normalisation, name));
-  const bool is_direct = form_for(x.size(1), x.size(2), options) == NewtonSchulzOptions::Form::direct;
-  x = is_direct ? direct(products, x, options) : gram(products, x, options);
+  x = Products(options.storage, x.device())
+          .store(device::in_host_memory(x) ? normalised_on_cpu(x, options, name)
+                                           : normalised(x, options.normalisation, name));
+  x = device::in_host_memory(x) ? iterate_on_cpu(x, options) : iterate(x, options);
   if (tall) x = x.transpose(1, 2);
   return (batch ? x : x.squeeze(0)).to(matrices.scalar_type()).contiguous();
 }

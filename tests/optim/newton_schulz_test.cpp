@@ -15,6 +15,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <c10/core/InferenceMode.h>
+
 #include "pacer/base/error.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
@@ -243,6 +245,28 @@ TEST(NewtonSchulz, AMatrixOfABatchHasTheBitsThatItHasAlone) {
       }
     }
   }
+}
+
+// A batch that is computed in groups: five of 300 x 700 in f32 are two and a rest, on as many threads as there are.
+TEST(NewtonSchulz, ALargeBatchHasTheBitsOfItsMatrices) {
+  const at::Tensor batch = at::randn({5, 300, 700});
+  const int threads = at::get_num_threads();
+  for (const int used : {1, 2, 8}) {
+    at::set_num_threads(used);
+    for (const at::ScalarType storage : {at::kFloat, at::kBFloat16}) {
+      const NewtonSchulzOptions wanted = options(Form::gram, storage, {2});
+      for (const bool inference : {false, true}) {
+        const c10::InferenceMode mode(inference);
+        const at::Tensor together = newton_schulz(batch, wanted);
+        at::set_num_threads(1);
+        for (int64_t i = 0; i < batch.size(0); ++i) {
+          EXPECT_TRUE(test::same_bits(together[i], newton_schulz(batch[i], wanted))) << i << ", threads " << used;
+        }
+        at::set_num_threads(used);
+      }
+    }
+  }
+  at::set_num_threads(threads);
 }
 
 TEST(NewtonSchulz, TheScaleOfTheInputDoesNotMatter) {
