@@ -52,7 +52,8 @@ Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime
     file = made.path;
   }
   // Quantised weights are computed as the file holds them, whatever the dtype; others in the dtype.
-  const std::string precision = is_quantised(quant) ? "stored" : settings.dtype;
+  const std::string stored = work.has("precision") ? work.text("precision") : "stored";
+  const std::string precision = is_quantised(quant) ? stored : settings.dtype;
   const std::unique_ptr<const target::Target> target =
       target::Target::load(file, target::parse_precision(precision), runtime);
   const target::ModelConfig& config = target->config();
