@@ -54,7 +54,6 @@ std::vector<Call> calls(const Work& work, at::ScalarType dtype, Values& values, 
     const std::optional<Peak> products = peak(type);
     if (!products) throw Error(ErrorKind::device, "this processor has no instruction for products of " + type);
     result.flops = products->operations;
-    result.bytes = 0;
     return {{products->instruction, products->run}};
   }
   if (op == "softmax") {
@@ -92,7 +91,7 @@ Result roofline(const Work& work, const Settings& settings, device::Runtime&) {
     fastest = cpu;
     result.work = {{"op", work.text("op")}, {"call", way.name}};
     if (result.flops) result.work["gflop_per_cpu_s"] = *result.flops / cpu * 1e-9;
-    result.work["gb_per_cpu_s"] = *result.bytes / cpu * 1e-9;
+    if (result.bytes) result.work["gb_per_cpu_s"] = *result.bytes / cpu * 1e-9;
     if (work.has("m")) {
       result.work["m"] = work.integer("m"), result.work["n"] = work.integer("n");
       if (work.has("k")) result.work["k"] = work.integer("k");
