@@ -55,7 +55,7 @@ std::string rate_text(const OrderedJson& line) {
     const OrderedJson& work = line.at("work");
     if (work.contains("gflop_per_cpu_s")) add(work.at("gflop_per_cpu_s").get<double>(), "GFLOP/s");
     if (work.contains("g_elements_per_cpu_s")) add(work.at("g_elements_per_cpu_s").get<double>(), "G elements/s");
-    add(work.at("gb_per_cpu_s").get<double>(), "GB/s");
+    if (work.contains("gb_per_cpu_s")) add(work.at("gb_per_cpu_s").get<double>(), "GB/s");
   }
   return text;
 }
