@@ -66,7 +66,7 @@ TEST(BenchLines, EveryBenchPrintsTheFieldsOfItsDefinition) {
     if (bench.name == "coldstart") continue;  // starts the program: tests/cli/bench_test.cpp
     for (const std::string& name : works.cases(bench.name)) {
       if (name == "long" || name == "huge") continue;  // they fail, as other tests say
-      if (name == "peak" && !peak("f32")) continue;  // not written for this processor
+      if (name == "peak" && !peak("f32")) continue;    // not written for this processor
       // Several processes: tests/cli/bench_test.cpp.
       if (bench.ranks != nullptr && bench.ranks(works.work(bench.name, name)) > 1) continue;
       const bool has_dtype = uses_dtype(works.work(bench.name, name));
