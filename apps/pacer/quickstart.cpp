@@ -64,6 +64,10 @@ void add_quickstart(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_option("--steps", options.wishes.steps, "Train so many steps, whatever the time")
       ->check(CLI::Range(1, 1'000'000));
+  command
+      ->add_option("--mask-token-id", options.mask_token_id,
+                   "draft.mask_token_id, for a model whose tokenizer uses every id: a special token that no answer has")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--prompts", options.wishes.prompts, "Answer so many training prompts")
       ->check(CLI::Range(16, 6000));
   command

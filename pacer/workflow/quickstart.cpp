@@ -187,6 +187,7 @@ class Quickstart {
     Json inputs = common();
     inputs["plan"] = plan.to_json();
     inputs["training"] = name_of(options_.wishes.training_prompts());
+    if (options_.mask_token_id) inputs["mask_token_id"] = *options_.mask_token_id;
     const Json result = book_.run("train", inputs, [&] {
       const fs::path run = at("run");
       // A run with another plan is another run: its numbers must not be mixed into this one.
@@ -224,7 +225,11 @@ class Quickstart {
         "kernel_impl=" + std::string(device::name_of(device::kernel_paths().kernels)),
         "attention_impl=" + std::string(device::name_of(device::kernel_paths().attention)),
     };
-    if (options_.model) values.push_back("draft.mask_token_id=null");  // the recipe's id is SmolLM2's
+    if (options_.mask_token_id) {
+      values.push_back("draft.mask_token_id=" + std::to_string(*options_.mask_token_id));
+    } else if (options_.model) {
+      values.push_back("draft.mask_token_id=null");  // the recipe's id is SmolLM2's
+    }
     if (plan.steps > 0) {
       values.push_back("schedule.time_budget_s=null");
       values.push_back("schedule.steps=" + std::to_string(plan.steps));

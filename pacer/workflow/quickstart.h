@@ -16,6 +16,8 @@ namespace pacer::workflow {
 struct QuickstartOptions {
   std::filesystem::path folder = "quickstart";
   std::optional<std::filesystem::path> model;  // Hugging Face folder or .gguf; unset: SmolLM2-135M-Instruct, fetched
+  // Of a model of one's own whose tokenizer uses every id: a special token that no answer contains.
+  std::optional<int64_t> mask_token_id;
   QuickstartWishes wishes;
   int threads = 0;  // 0: as the machine has cores
   std::string device = "auto";
