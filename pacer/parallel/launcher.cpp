@@ -93,11 +93,9 @@ std::vector<std::string> environment_of_rank(int64_t rank, const LaunchOptions& 
                                   "TORCHELASTIC_MAX_RESTARTS=0",
                                   "TORCHELASTIC_ERROR_FILE=" + error_file.string()};
   // Several ranks share the machine: without this each would take all of it, and talk past the loopback interface.
-  // Large tensors are made and freed in every step, and cost much less in pages of 2 MiB.
   // c10d prints native stacks as warnings when a connection is lost, which Pacer says in a sentence.
   for (const auto& [name, value] : {std::pair{"OMP_NUM_THREADS", "1"},
                                     {"OMP_WAIT_POLICY", "passive"},
-                                    {"THP_MEM_ALLOC_ENABLE", "1"},
                                     {"GLOO_SOCKET_IFNAME", "lo"},
                                     {"TORCH_CPP_LOG_LEVEL", "ERROR"}}) {
     if (!environment_variable(name)) own.push_back(std::string(name) + "=" + value);
