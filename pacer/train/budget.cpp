@@ -26,9 +26,7 @@ void save_start(Workbench& bench, Ranks& ranks, CheckpointStore& checkpoints) {
 
 // What a step computes. Ranks take the whole step, whose messages are part of what it costs, with a rate of nothing.
 void pass(Workbench& bench, const WindowPlan& plan) {
-  const BatchOf batch_of = [&](size_t i) {
-    return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : bench.features->batch(plan.rows(i));
-  };
+  const BatchOf batch_of = batches_when_needed(*bench.features, plan);
   if (bench.together) {
     bench.together->step(plan, batch_of, /*learning_rate=*/0);
     return;

@@ -66,6 +66,10 @@ WindowPlan plan_share(const draft::DraftTraining& draft, const FeatureSource& fe
   return plan;
 }
 
+BatchOf batches_when_needed(FeatureSource& features, const WindowPlan& plan) {
+  return [&](size_t i) { return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : features.batch(plan.rows(i)); };
+}
+
 draft::LossTerms window_gradients(draft::DraftTraining& draft, const WindowPlan& plan, const BatchOf& batch_of) {
   draft::LossTerms sums;
   for (size_t i = 0; i < plan.plans.size(); ++i) {
@@ -81,9 +85,7 @@ draft::LossTerms window_gradients(draft::DraftTraining& draft, const WindowPlan&
 draft::LossTerms window_gradients(draft::DraftTraining& draft, FeatureSource& features, const Window& window,
                                   int64_t step, const Recipe& recipe, const draft::LossOptions& options) {
   const WindowPlan plan = plan_window(draft, features, window, step, recipe, options);
-  return window_gradients(draft, plan, [&](size_t i) {
-    return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : features.batch(plan.rows(i));
-  });
+  return window_gradients(draft, plan, batches_when_needed(features, plan));
 }
 
 std::vector<draft::LossTerms> evaluate_batches(draft::DraftTraining& draft, FeatureSource& features, int64_t limit,

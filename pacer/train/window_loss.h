@@ -40,6 +40,9 @@ WindowPlan plan_share(const draft::DraftTraining& draft, const FeatureSource& fe
 // The features of a micro-batch; nothing for one without blocks. Asked for once each, in order.
 using BatchOf = std::function<draft::FeatureBatch(size_t micro_batch)>;
 
+// Makes them when they are needed. The references must outlive it.
+BatchOf batches_when_needed(FeatureSource& features, const WindowPlan& plan);
+
 // Adds the gradients of the window's rows to the draft's parameters and returns the sums of its losses. `step` decides
 // the anchors. Throws Error{usage} naming step and term when a sum is not finite; the gradients are then worthless, the
 // weights untouched.

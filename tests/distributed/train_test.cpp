@@ -173,10 +173,7 @@ TEST(ParallelDraft, ARankMayHaveNothingSupervised) {
     ParallelDraft together(on_mesh, loss, ranks, *draft);
     const auto step = [&](const Window& window, int64_t number) {
       const WindowPlan plan = together.plan(features, window, number);
-      const auto batch_of = [&](size_t i) {
-        return plan.plans[i].blocks() == 0 ? draft::FeatureBatch() : features.batch(plan.rows(i));
-      };
-      return together.step(plan, batch_of, 5e-3);
+      return together.step(plan, batches_when_needed(features, plan), 5e-3);
     };
     const ParallelDraft::Update update = step({{{0}, {1}, {2}, {3}}, 0, 4}, 1);
     EXPECT_GT(update.terms.blocks, 0);
