@@ -31,7 +31,7 @@ if [[ "$compiler" != *clang* ]]; then
 fi
 [[ -n "$compiler" ]] || { printf 'error: no clang++ here\nhint: tools/setup.sh --ci installs it on Debian\n' >&2; exit 7; }
 cmake --preset fuzz -Wno-dev -DCMAKE_CXX_COMPILER="$compiler" > /dev/null
-cmake --build build-fuzz --parallel "$jobs"
+cmake --build build-fuzz --parallel "$jobs" --target fuzzers
 
 ((${#targets[@]})) || for program in build-fuzz/bin/*_fuzz; do
   name="${program##*/}"

@@ -26,7 +26,7 @@ struct Settings {
   std::filesystem::path works{};                     // the file of definitions, empty: the shipped one
   std::filesystem::path program = "/proc/self/exe";  // pacer, for benches that start it
   std::filesystem::path text{};                      // in place of the shipped text
-  bool check = false;                                // dspark_train: compare with the dense reference
+  bool check = false;                                // dspark_train, gguf: compare with a reference
 
   at::ScalarType scalar_type() const;  // throws Error{usage}
 };

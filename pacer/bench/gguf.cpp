@@ -6,13 +6,19 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/max.h>
 #include <c10/core/InferenceMode.h>
 
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
+#include "pacer/base/files.h"
+#include "pacer/base/resources.h"
 #include "pacer/bench/benches.h"
 #include "pacer/bench/models.h"
 #include "pacer/bench/row_costs.h"
+#include "pacer/text/model_text.h"
 #include "pacer/workflow/convert_to_gguf.h"
 #include "pacer/workflow/fetch.h"
 
@@ -37,6 +43,29 @@ std::filesystem::path package_file(const std::string& name) {
 }
 
 bool is_quantised(const std::string& type) { return type != "f32" && type != "bf16"; }
+
+// [prompt, vocabulary] f32.
+at::Tensor prompt_logits(const target::Target& target, const std::vector<int64_t>& prompt) {
+  const c10::InferenceMode inference;
+  const auto cache = target.new_cache(static_cast<int64_t>(prompt.size()));
+  return target.logits(target.forward(target::TokenBatch::single(prompt), {}, {cache.get()}).last);
+}
+
+// How far the logits of a real text lie from those of the same file computed in f32: relative L2 over all positions, and
+// at the worst one. Random ids would drive the model into states that it never has.
+OrderedJson distance_from_f32(const target::Target& target, const std::filesystem::path& file, const Settings& settings,
+                              device::Runtime& runtime) {
+  constexpr size_t kTokens = 256, kBytes = 4096;
+  const std::string words = read_file(settings.text.empty() ? resource("data/bench/text.txt") : settings.text);
+  std::vector<int64_t> ids = text::ModelText::load(file)->tokenizer()->encode(words.substr(0, kBytes)).ids;
+  ids.resize(std::min(ids.size(), kTokens));
+  const auto exact = target::Target::load(file, target::Precision::f32, runtime);
+  const at::Tensor wanted = prompt_logits(*exact, ids), off = prompt_logits(target, ids) - wanted;
+  const auto lengths = [](const at::Tensor& rows) { return at::linalg_vector_norm(rows, 2, {1}); };
+  return {{"tokens", ids.size()},
+          {"relative_l2", (at::linalg_vector_norm(off) / at::linalg_vector_norm(wanted)).item<double>()},
+          {"relative_l2_worst_row", (lengths(off) / lengths(wanted)).max().item<double>()}};
+}
 
 }  // namespace
 
@@ -103,6 +132,7 @@ Result gguf(const Work& work, const Settings& settings, device::Runtime& runtime
                  {"new_tokens_cpu_s", median(tokens_cpu)}};
   constexpr int64_t kBlock = 8;  // an anchor and seven drafts
   row_costs(*target, std::min<int64_t>(prompt_tokens, 128), kBlock).add_to(result.work);
+  if (settings.check) result.work["logits_from_f32"] = distance_from_f32(*target, file, settings, runtime);
   return result;
 }
 
