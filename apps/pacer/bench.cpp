@@ -80,7 +80,8 @@ void add_bench(CLI::App& app, Context& context) {
   command->add_option("--steps", settings.steps, "Timed steps, in place of the case's")->check(CLI::PositiveNumber);
   command->add_option("--model", settings.model, "A Hugging Face folder or .gguf file in place of the case's model");
   command->add_option("--text", settings.text, "tokenizer: a file of text in place of the shipped one");
-  command->add_flag("--check", settings.check, "dspark_train: compare loss and gradient norm with a dense reference; gguf: logits with f32");
+  command->add_flag("--check", settings.check,
+                    "dspark_train: compare loss and gradient norm with a dense reference; gguf: logits with f32");
   command->add_option("--works", settings.works, "Definitions of the cases in place of data/bench/workloads.json");
   command->add_option("--html", arguments->page,
                       "Also write a page with every figure beside the limit that roofline measured in the same run");

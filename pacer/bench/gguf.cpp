@@ -51,8 +51,8 @@ at::Tensor prompt_logits(const target::Target& target, const std::vector<int64_t
   return target.logits(target.forward(target::TokenBatch::single(prompt), {}, {cache.get()}).last);
 }
 
-// How far the logits of a real text lie from those of the same file computed in f32: relative L2 over all positions, and
-// at the worst one. Random ids would drive the model into states that it never has.
+// How far the logits of a real text lie from those of the same file computed in f32: relative L2 over all positions,
+// and at the worst one. Random ids would drive the model into states that it never has.
 OrderedJson distance_from_f32(const target::Target& target, const std::filesystem::path& file, const Settings& settings,
                               device::Runtime& runtime) {
   constexpr size_t kTokens = 256, kBytes = 4096;

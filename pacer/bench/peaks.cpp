@@ -1,6 +1,7 @@
 #include "pacer/bench/peaks.h"
 
 #include "pacer/nn/kernel_choice.h"
+#include "pacer/nn/processor_loops.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -12,8 +13,7 @@ namespace pacer::bench {
 namespace {
 
 constexpr int64_t kRounds = 1 << 22;
-// Enough sums that none waits for its predecessor, few enough for the registers. The loops over them are unrolled.
-constexpr int kSums = 24, kSumsOfAvx2 = 12;
+constexpr int kSums = nn::kMultiplierSums, kSumsOfAvx2 = 12;
 
 volatile float sink;  // keeps the work from being left out
 
@@ -26,29 +26,6 @@ volatile float sink;  // keeps the work from being left out
     for (int i = 0; i < kSumsOfAvx2; ++i) sums[i] = _mm256_fmadd_ps(sums[i], a, b);
   }
   for (const __m256& sum : sums) sink = sum[0];
-}
-
-[[gnu::target("avx512f"), gnu::optimize("O3")]] void fma_avx512() {
-  const __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(1.0f);
-  __m512 sums[kSums];
-  for (__m512& sum : sums) sum = b;
-  for (int64_t round = 0; round < kRounds; ++round) {
-#pragma GCC unroll 24
-    for (int i = 0; i < kSums; ++i) sums[i] = _mm512_fmadd_ps(sums[i], a, b);
-  }
-  for (const __m512& sum : sums) sink = sum[0];
-}
-
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16"), gnu::optimize("O3")]] void dot_bf16() {
-  const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of bf16
-  const auto a = reinterpret_cast<const __m512bh&>(ones);
-  __m512 sums[kSums];
-  for (__m512& sum : sums) sum = _mm512_setzero_ps();
-  for (int64_t round = 0; round < kRounds; ++round) {
-#pragma GCC unroll 24
-    for (int i = 0; i < kSums; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], a, a);
-  }
-  for (const __m512& sum : sums) sink = sum[0];
 }
 
 // By hand: GCC 12 keeps the sums of this instruction in memory.
@@ -92,9 +69,12 @@ Peak made(const char* instruction, int sums, int operations_each, void (*run)())
 }  // namespace
 
 std::optional<Peak> peak(const std::string& type) {
-  if (type == "f32" && nn::has_avx512()) return made("vfmadd, 512 bits", kSums, 32, fma_avx512);
+  if (type == "f32" && nn::has_avx512()) return made("vfmadd, 512 bits", kSums, 32, [] { nn::fma_rounds(kRounds); });
   if (type == "f32" && nn::has_avx2()) return made("vfmadd, 256 bits", kSumsOfAvx2, 16, fma_avx2);
-  if (type == "bf16" && nn::has_avx512_bf16()) return made("vdpbf16ps, 512 bits", kSums, 64, dot_bf16);
+  if (type == "bf16" && nn::bf16_dot_pays()) {
+    return made("vdpbf16ps, 512 bits", kSums, 64, [] { nn::bf16_dot_rounds(kRounds); });
+  }
+  if (type == "bf16" && nn::has_avx512()) return peak("f32");  // of widened factors
   if (type == "int8" && nn::has_avx512_vnni()) return made("vpdpbusd, 512 bits", kSums, 128, dot_int8);
   return std::nullopt;
 }

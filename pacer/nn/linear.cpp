@@ -16,6 +16,7 @@
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/device/kernels.h"
+#include "pacer/nn/kernel_choice.h"
 
 namespace pacer::nn {
 namespace {
@@ -47,12 +48,15 @@ at::Tensor f32_product(F32Library library, const at::Tensor& x, const at::Tensor
                          std::nullopt);
 }
 
-// oneDNN's product has no gradient of its own: dx = dy W, dW = dy^T x.
+at::Tensor wide(const at::Tensor& part) { return part.to(at::kFloat); }
+
+// oneDNN's product has no gradient of its own: dx = dy W, dW = dy^T x. Factors in bf16 are kept as they are and widened
+// for each product; y is f32.
 class F32Linear : public torch::autograd::Function<F32Linear> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
     context->save_for_backward({x, weight});
-    return f32_product(chosen().forward, x, weight);
+    return f32_product(chosen().forward, wide(x), wide(weight));
   }
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     const variable_list saved = context->get_saved_variables();
@@ -60,10 +64,11 @@ class F32Linear : public torch::autograd::Function<F32Linear> {
     const at::Tensor dy = grad_outputs[0].reshape({-1, weight.size(0)});
     variable_list gradients(2);
     if (context->needs_input_grad(0)) {
-      gradients[0] = f32_product(chosen().input_gradient, dy, weight.t()).view_as(x);
+      gradients[0] = f32_product(chosen().input_gradient, dy, wide(weight).t()).view_as(x).to(x.scalar_type());
     }
     if (context->needs_input_grad(1)) {
-      gradients[1] = f32_product(chosen().weight_gradient, dy.t(), x.reshape({-1, weight.size(1)}).t());
+      const at::Tensor rows = wide(x.reshape({-1, weight.size(1)}));
+      gradients[1] = f32_product(chosen().weight_gradient, dy.t(), rows.t()).to(weight.scalar_type());
     }
     return gradients;
   }
@@ -96,11 +101,21 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
                     c10::str(weight.sizes()) + (bias.defined() ? ", bias " + c10::str(bias.sizes()) : std::string()),
                 "the checkpoint and its config.json disagree about a size");
   }
-  const bool f32 = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat && device::own_kernels(x);
-  if (!f32 || x.numel() == 0) return at::linear(x, weight, bias);
-  if (!c10::GradMode::is_enabled()) return f32_product(chosen().forward, x, weight, bias);
+  const at::ScalarType dtype = x.scalar_type();
+  const bool ours = weight.scalar_type() == dtype && device::own_kernels(x) &&
+                    (dtype == at::kFloat || (dtype == at::kBFloat16 && widens_bf16_products()));
+  if (!ours || x.numel() == 0) return at::linear(x, weight, bias);
+  return widened_linear(x, weight, bias);
+}
+
+at::Tensor widened_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::ScalarType dtype = x.scalar_type();
+  const at::Tensor wide_bias = bias.defined() ? wide(bias) : bias;
+  if (!c10::GradMode::is_enabled()) {
+    return f32_product(chosen().forward, wide(x), wide(weight), wide_bias).to(dtype);
+  }
   const at::Tensor y = F32Linear::apply(x, weight);
-  return bias.defined() ? y + bias : y;
+  return (bias.defined() ? y + wide_bias : y).to(dtype);
 }
 
 F32Products f32_products() { return chosen(); }

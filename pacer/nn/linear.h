@@ -16,7 +16,11 @@ namespace pacer::nn {
 //   returns  [..., N]  dtype of x
 //
 // Differentiable in all three. The bits of a row may depend on the number of rows. Throws Error{format} on shapes.
+// Products of bf16 are multiplied as f32 where that is faster (widens_bf16_products); y is rounded once in any case.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+
+// The same by products of widened factors, whatever the processor.
+at::Tensor widened_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 // Which library takes the f32 products of linear(): y = x W^T, dx = dy W and dW = dy^T x. Two can; which one is faster
 // depends on the processor (by a factor of two on some), and they round differently.

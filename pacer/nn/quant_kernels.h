@@ -36,6 +36,7 @@ struct RoundedView {
   const float* scaled_sums;  // scale * sum of the block's n
   const int32_t* minus_8;    // -8 * sum, what q4_0 takes off
   const int32_t* minus_128;  // -128 * sum: panels hold q8_0 bytes plus 128, because the instructions want one unsigned
+  int64_t few_rows_ahead;    // bytes that a panel is fetched ahead for one or two rows; more compute in between: 8192
 };
 
 // What is written by `round`, for one row.

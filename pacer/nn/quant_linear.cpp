@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include "pacer/base/error.h"
+#include "pacer/nn/row_kernels.h"
 
 namespace pacer::nn {
 namespace {
@@ -81,8 +82,14 @@ void RoundedRows::round(const QuantKernels& kernels, QuantRows fineness, const f
 }
 
 RoundedView RoundedRows::view() const {
-  return {blocks_,         values_.data(),   words_ ? fine_.data() : nullptr, scales_.data(), scaled_sums_.data(),
-          minus_8_.data(), minus_128_.data()};
+  return {.blocks = blocks_,
+          .values = values_.data(),
+          .fine = words_ ? fine_.data() : nullptr,
+          .scales = scales_.data(),
+          .scaled_sums = scaled_sums_.data(),
+          .minus_8 = minus_8_.data(),
+          .minus_128 = minus_128_.data(),
+          .few_rows_ahead = measured_fetch() == Fetch::near ? 1024 : 8192};
 }
 
 QuantLinear::QuantLinear(const std::vector<QuantMatrix>& weights, PanelArena& arena, const QuantKernels& kernels)

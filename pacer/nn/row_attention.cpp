@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "pacer/nn/row_operand.h"
+
 namespace pacer::nn {
 namespace {
 
@@ -12,23 +14,13 @@ template <typename T>
 struct Scratch {
   std::vector<T> q, probability;
   std::vector<float> scores, sums;
+  RowScratch<T> rows;
 };
 
 template <typename U>
 U* room(std::vector<U>& vector, int64_t count) {
   if (vector.size() < static_cast<size_t>(count)) vector.resize(static_cast<size_t>(count));
   return vector.data();
-}
-
-// product() over any number of rows.
-template <typename T>
-void products(const RowKernels<T>& kernels, const T* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps,
-              int64_t lanes, float* y, int64_t y_stride) {
-  const int64_t groups = (rows + kernels.most_rows - 1) / kernels.most_rows, group = (rows + groups - 1) / groups;
-  for (int64_t m = 0; m < rows; m += group) {
-    kernels.product(x + m * x_stride, x_stride, std::min(group, rows - m), panel, steps, lanes, y + m * y_stride,
-                    y_stride);
-  }
 }
 
 }  // namespace
@@ -50,8 +42,9 @@ void row_attention(const T* q, int64_t rows, int64_t heads, const KeyValuePanels
   }
   float* scores = room(scratch.scores, queries * span);
   const T* keys = cache.key_panels<T>(head) + begin * dim;
-  for (int64_t at = 0; at < span; at += lanes) {
-    products(kernels, x, dim, queries, keys + at * dim, dim / pair, lanes, scores + at, span);
+  {
+    const RowOperand<T> all(kernels, x, dim, queries, dim, scratch.rows);
+    for (int64_t at = 0; at < span; at += lanes) all.times(keys + at * dim, dim / pair, lanes, scores + at, span);
   }
   T* probability = room(scratch.probability, queries * span);
   for (int64_t i = 0; i < queries; ++i) {
@@ -61,10 +54,11 @@ void row_attention(const T* q, int64_t rows, int64_t heads, const KeyValuePanels
   }
   float* sums = room(scratch.sums, queries * width);
   const int64_t steps = (length - begin + pair - 1) / pair;
+  const RowOperand<T> all(kernels, probability, span, queries, steps * pair, scratch.rows);
   for (int64_t feature = 0; feature < width; feature += lanes) {
     const int64_t panel = std::min(lanes, width - feature);
     const T* values = cache.value_panels<T>(head) + feature * cache.capacity() + begin * panel;
-    products(kernels, probability, span, queries, values, steps, panel, sums + feature, width);
+    all.times(values, steps, panel, sums + feature, width);
   }
   for (int64_t i = 0; i < queries; ++i) {
     T* to = out + ((i / group) * heads + head * group + i % group) * dim;

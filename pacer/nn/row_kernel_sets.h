@@ -12,5 +12,6 @@ extern const RowKernels<float>* const kAvx2F32;
 extern const RowKernels<uint16_t>* const kAvx2Bf16;
 extern const RowKernels<float>* const kAvx512F32;
 extern const RowKernels<uint16_t>* const kAvx512Bf16;
+extern const RowKernels<uint16_t>* const kAvx512DotBf16;  // by an instruction for bf16
 
 }  // namespace pacer::nn

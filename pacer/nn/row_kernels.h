@@ -7,6 +7,10 @@
 
 namespace pacer::nn {
 
+// How far ahead of its use a panel is fetched. Some processors keep more of their memory's lines on the way with a
+// short distance, others with a long one, by a fifth and more.
+enum class Fetch { near, far };
+
 // T is float, or uint16_t for the bits of bf16.
 //
 // What every set promises, and what lossless decoding rests on: a row is computed in one fixed order of additions that
@@ -23,8 +27,15 @@ struct RowKernels {
 
   // y[m][n] = sum over k of x[m][k] * w[k][n], for m < rows <= most_rows, n < lanes, both multiples of 16 where they
   // count outputs. panel: [steps][lanes] f32, or [steps][lanes][2] bf16 where a step holds two neighbouring k.
-  void (*product)(const T* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps, int64_t lanes, float* y,
-                  int64_t y_stride);
+  // Rows is what the product reads of x: T, or float where bf16 is multiplied by the instructions for f32; RowOperand
+  // (row_operand.h) makes one of the other. Two forms by Fetch, with the same bits.
+  template <typename Rows>
+  using Product = void (*)(const Rows* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps, int64_t lanes,
+                           float* y, int64_t y_stride);
+  Product<T> product[2];           // null where wide_product is set
+  Product<float> wide_product[2];  // null where product is set
+  // wide[i] = x[i]
+  void (*widen)(const T* x, int64_t count, float* wide);
 
   // probability[i] = softmax over [begin, end) of scores * scale, zero elsewhere in [0, padded). padded: a multiple of
   // 16. work: padded floats, may be the scores themselves.
@@ -44,13 +55,16 @@ struct RowKernels {
   void (*rotate)(T* x, const float* cos, const float* sin, int64_t half);
 };
 
-// The best set that this processor has; PACER_KERNELS=plain|avx2|avx512 asks for another one.
+// The best set that this processor has; PACER_KERNELS=plain|avx2|avx512|avx512-bf16 asks for another one.
 // Throws Error{usage} for a name that is not known, Error{device} for a set that the processor lacks.
 template <typename T>
 const RowKernels<T>& row_kernels();
 
-// All sets that this processor can run, the plain one first.
+// All sets that this processor can run, the plain one first and the best one last.
 template <typename T>
 std::vector<const RowKernels<T>*> available_row_kernels();
+
+// The faster way on this machine, timed when it is first asked for: some milliseconds.
+Fetch measured_fetch();
 
 }  // namespace pacer::nn

@@ -7,8 +7,8 @@ namespace pacer::nn {
 namespace {
 
 // Sixteen registers hold the sums of three rows by two vectors, and what they are made from.
-constexpr RowKernels<float> kF32 = table<float, 2, 3>("avx2");
-constexpr RowKernels<uint16_t> kBf16 = table<uint16_t, 2, 3>("avx2");
+constexpr RowKernels<float> kF32 = table<float, float, 2, 3>("avx2");
+constexpr RowKernels<uint16_t> kBf16 = table<uint16_t, float, 2, 3>("avx2");
 
 }  // namespace
 

@@ -6,10 +6,12 @@
 namespace pacer::nn {
 namespace {
 
-constexpr RowKernels<float> kF32 = table<float, 4, 8>("avx512");
+constexpr RowKernels<float> kF32 = table<float, float, 4, 6>("avx512");
+constexpr RowKernels<uint16_t> kBf16 = table<uint16_t, float, 4, 6>("avx512");
 
 }  // namespace
 
 const RowKernels<float>* const kAvx512F32 = &kF32;
+const RowKernels<uint16_t>* const kAvx512Bf16 = &kBf16;
 
 }  // namespace pacer::nn

@@ -1,13 +1,12 @@
 #include "pacer/nn/row_vector_avx512.h"
 //
-#define PACER_ROW_KERNELS_OWN_BF16_TILE
 #include "pacer/nn/row_kernel_sets.h"
 #include "pacer/nn/row_kernels_body.h"
 
 namespace {
 
 // Two products per lane and instruction; the pair of x is broadcast as one 32-bit element.
-template <int kRows, int kVectors>
+template <Fetch kFetch, int kRows, int kVectors>
 void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, float* y,
           int64_t y_stride) {
   __m512 acc[kRows][kVectors];
@@ -18,7 +17,7 @@ void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t st
     __m512bh w[kVectors];
     for (int v = 0; v < kVectors; ++v) {
       w[v] = (__m512bh)_mm512_loadu_si512(panel + 32 * v);
-      fetch_ahead<kRows>(panel + 32 * v);
+      fetch_ahead<kFetch, kRows>(panel + 32 * v);
     }
     for (int m = 0; m < kRows; ++m) {
       float pair;
@@ -38,10 +37,10 @@ namespace pacer::nn {
 namespace {
 
 // Eight rows by four vectors spill a little and still beat eight by two: fewer broadcasts per product.
-constexpr RowKernels<uint16_t> kBf16 = table<uint16_t, 4, 8>("avx512");
+constexpr RowKernels<uint16_t> kBf16 = table<uint16_t, uint16_t, 4, 8>("avx512-bf16");
 
 }  // namespace
 
-const RowKernels<uint16_t>* const kAvx512Bf16 = &kBf16;
+const RowKernels<uint16_t>* const kAvx512DotBf16 = &kBf16;
 
 }  // namespace pacer::nn

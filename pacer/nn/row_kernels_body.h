@@ -2,11 +2,15 @@
 // everything is local to that file, so that code for one set can never be linked into another.
 #pragma once
 
+#include <type_traits>
+
 #include "pacer/nn/row_kernels.h"
 
 #define PACER_INLINE [[gnu::always_inline]] inline
 
 namespace {
+
+using pacer::nn::Fetch;
 
 // ---- small pieces ----
 
@@ -65,28 +69,25 @@ PACER_INLINE Vec exponential(const Vec& x) {
 
 // ---- product ----
 
-// How far ahead a panel is fetched, in bytes, and into which cache level. Few rows wait for memory and do best with a
-// short way; many rows compute so long that a line must be on its way earlier, and it must not push the rows of x out
-// of the first level. Measured with panels of 64 outputs; a wrong choice costs up to a third at some numbers of rows.
-template <int kRows>
+// Fetches a line ahead of its use. Near, few rows wait for memory and do best with a short way, while many compute so
+// long that a line must be on its way earlier, and it must not push the rows of x out of the first cache level.
+// Measured with panels of 64 outputs; a wrong choice costs up to a third at some numbers of rows.
+template <Fetch kFetch, int kRows>
 PACER_INLINE void fetch_ahead(const void* line) {
   const char* at = static_cast<const char*>(line);
-  if constexpr (kRows <= 2) {
-    Vec::prefetch(at + 1024);
-  } else if constexpr (kRows <= 5) {
-    Vec::prefetch_near(at + 1024);
-  } else {
+  if constexpr (kFetch == Fetch::far || kRows > 5) {
     Vec::prefetch(at + 8192);
+  } else if constexpr (kRows <= 2) {
+    Vec::prefetch(at + 1024);
+  } else {
+    Vec::prefetch_near(at + 1024);
   }
 }
 
-// acc += x[0] * w[0][.] for one k of f32.
-PACER_INLINE void step(Vec* acc, int vectors, const Vec* w, const float* x) {
-  const Vec value = Vec::all(*x);
-  for (int v = 0; v < vectors; ++v) acc[v] = Vec::multiply_add(w[v], value, acc[v]);
-}
+// The loops below take one vector of the panel at a time through all rows: that leaves the registers to the sums, and
+// the values of x come from the first cache level as operands of the multiplications.
 
-template <int kRows, int kVectors>
+template <Fetch kFetch, int kRows, int kVectors>
 void tile(const float* x, int64_t x_stride, const float* panel, int64_t steps, int64_t lanes, float* y,
           int64_t y_stride) {
   Vec acc[kRows][kVectors];
@@ -94,71 +95,71 @@ void tile(const float* x, int64_t x_stride, const float* panel, int64_t steps, i
     for (Vec& sum : row) sum = Vec::all(0.0f);
   }
   for (int64_t k = 0; k < steps; ++k, panel += lanes) {
-    Vec w[kVectors];
     for (int v = 0; v < kVectors; ++v) {
-      w[v] = Vec::load(panel + 16 * v);
-      fetch_ahead<kRows>(panel + 16 * v);
+      const Vec w = Vec::load(panel + 16 * v);
+      fetch_ahead<kFetch, kRows>(panel + 16 * v);
+      for (int m = 0; m < kRows; ++m) acc[m][v] = Vec::multiply_add(w, Vec::all(x[m * x_stride + k]), acc[m][v]);
     }
-    for (int m = 0; m < kRows; ++m) step(acc[m], kVectors, w, x + m * x_stride + k);
   }
   for (int m = 0; m < kRows; ++m) {
     for (int v = 0; v < kVectors; ++v) acc[m][v].store(y + m * y_stride + 16 * v);
   }
 }
 
-#ifndef PACER_ROW_KERNELS_OWN_BF16_TILE
-template <int kRows, int kVectors>
-void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, float* y,
+// A step's pairs of bf16, widened.
+template <Fetch kFetch, int kRows, int kVectors>
+void tile(const float* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, float* y,
           int64_t y_stride) {
   Vec acc[kRows][kVectors];
   for (auto& row : acc) {
     for (Vec& sum : row) sum = Vec::all(0.0f);
   }
   for (int64_t k = 0; k < steps; ++k, panel += 2 * lanes) {
+    // The first of each pair through all rows, then the second: both at once would need more registers than there are.
     for (int v = 0; v < kVectors; ++v) {
-      Vec first, second;
-      Vec::load_pairs(panel + 32 * v, first, second);
-      fetch_ahead<kRows>(panel + 32 * v);
-      for (int m = 0; m < kRows; ++m) {
-        uint32_t pair;
-        __builtin_memcpy(&pair, x + m * x_stride + 2 * k, sizeof pair);
-        const uint32_t lower = pair << 16, upper = pair & 0xffff0000u;
-        float a, b;
-        __builtin_memcpy(&a, &lower, sizeof a);
-        __builtin_memcpy(&b, &upper, sizeof b);
-        acc[m][v] = Vec::multiply_add(first, Vec::all(a), acc[m][v]);
-        acc[m][v] = Vec::multiply_add(second, Vec::all(b), acc[m][v]);
-      }
+      const Vec w = Vec::load_first(panel + 32 * v);
+      fetch_ahead<kFetch, kRows>(panel + 32 * v);
+      for (int m = 0; m < kRows; ++m) acc[m][v] = Vec::multiply_add(w, Vec::all(x[m * x_stride + 2 * k]), acc[m][v]);
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec w = Vec::load_second(panel + 32 * v);
+      for (int m = 0; m < kRows; ++m)
+        acc[m][v] = Vec::multiply_add(w, Vec::all(x[m * x_stride + 2 * k + 1]), acc[m][v]);
     }
   }
   for (int m = 0; m < kRows; ++m) {
     for (int v = 0; v < kVectors; ++v) acc[m][v].store(y + m * y_stride + 16 * v);
   }
 }
-#else
-template <int kRows, int kVectors>
+
+// Of bf16 by an instruction of its own, in the file that has one.
+template <Fetch kFetch, int kRows, int kVectors>
 void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, float* y,
           int64_t y_stride);
-#endif
+
+template <typename T>
+void widen(const T* x, int64_t count, float* wide) {
+  for (int64_t i = 0; i < count; i += 16) store_some(load_some(x + i, count - i), wide + i, count - i);
+}
 
 // Every number of rows and vectors is its own unrolled loop: a loop over rows in memory would cost more than the sums.
-template <typename T, int kVectors, int kMostRows>
-void rows_of_tile(const T* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps, int64_t lanes, float* y,
+template <Fetch kFetch, int kVectors, int kMostRows, typename Rows, typename T>
+void rows_of_tile(const Rows* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps, int64_t lanes, float* y,
                   int64_t y_stride) {
   if constexpr (kMostRows > 0) {
-    if (rows == kMostRows) return tile<kMostRows, kVectors>(x, x_stride, panel, steps, lanes, y, y_stride);
-    rows_of_tile<T, kVectors, kMostRows - 1>(x, x_stride, rows, panel, steps, lanes, y, y_stride);
+    if (rows == kMostRows) return tile<kFetch, kMostRows, kVectors>(x, x_stride, panel, steps, lanes, y, y_stride);
+    rows_of_tile<kFetch, kVectors, kMostRows - 1>(x, x_stride, rows, panel, steps, lanes, y, y_stride);
   }
 }
 
-template <typename T, int kVectors, int kMostRows>
-void product(const T* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps, int64_t lanes, float* y,
+template <Fetch kFetch, int kVectors, int kMostRows, typename Rows, typename T>
+void product(const Rows* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps, int64_t lanes, float* y,
              int64_t y_stride) {
   if constexpr (kVectors > 0) {
     if (lanes == 16 * kVectors) {
-      return rows_of_tile<T, kVectors, kMostRows>(x, x_stride, rows, panel, steps, lanes, y, y_stride);
+      return rows_of_tile<kFetch, kVectors, kMostRows>(x, x_stride, rows, panel, steps, lanes, y, y_stride);
     }
-    product<T, kVectors - 1, kMostRows>(x, x_stride, rows, panel, steps, lanes, y, y_stride);
+    product<kFetch, kVectors - 1, kMostRows>(x, x_stride, rows, panel, steps, lanes, y, y_stride);
   }
 }
 
@@ -251,10 +252,20 @@ void rotate(T* x, const float* cos, const float* sin, int64_t half) {
   }
 }
 
-template <typename T, int kVectors, int kMostRows>
+// Rows: what products read of x. The number of vectors that fit beside a few rows decides how wide panels are.
+template <typename T, typename Rows, int kVectors, int kMostRows>
 constexpr pacer::nn::RowKernels<T> table(const char* name) {
-  return {name,   16 * kVectors, kMostRows, product<T, kVectors, kMostRows>, softmax<T>, rms_norm<T>, finish<T>,
-          add<T>, gated<T>,      rotate<T>};
+  pacer::nn::RowKernels<T> set{name,       16 * kVectors, kMostRows, {},     {},       nullptr,
+                               softmax<T>, rms_norm<T>,   finish<T>, add<T>, gated<T>, rotate<T>};
+  if constexpr (std::is_same_v<Rows, T>) {
+    set.product[0] = product<Fetch::near, kVectors, kMostRows, Rows, T>;
+    set.product[1] = product<Fetch::far, kVectors, kMostRows, Rows, T>;
+  } else {
+    set.wide_product[0] = product<Fetch::near, kVectors, kMostRows, Rows, T>;
+    set.wide_product[1] = product<Fetch::far, kVectors, kMostRows, Rows, T>;
+    set.widen = widen<T>;
+  }
+  return set;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace pacer::nn {
 
-const RowKernels<float> kPlainF32 = table<float, 1, 4>("plain");
-const RowKernels<uint16_t> kPlainBf16 = table<uint16_t, 1, 4>("plain");
+const RowKernels<float> kPlainF32 = table<float, float, 1, 4>("plain");
+const RowKernels<uint16_t> kPlainBf16 = table<uint16_t, float, 1, 4>("plain");
 
 }  // namespace pacer::nn

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 
 #include "pacer/base/error.h"
+#include "pacer/nn/row_operand.h"
 
 namespace pacer::nn {
 namespace {
@@ -82,40 +83,25 @@ RowLinear<T>::RowLinear(const std::vector<at::Tensor>& weights, PanelArena& aren
 }
 
 template <typename T>
-const T* RowLinear<T>::in_pairs(const T* x, int64_t rows, std::vector<T>& padded) const {
-  constexpr int64_t pair = kPair<T>;
-  if (inputs_ % pair == 0) return x;
-  padded.resize(static_cast<size_t>(rows * steps_ * pair));
-  for (int64_t m = 0; m < rows; ++m) std::copy_n(x + m * inputs_, inputs_, padded.data() + m * steps_ * pair);
-  return padded.data();
-}
-
-template <typename T>
 void RowLinear<T>::panel_sums(const T* x, int64_t p, float* y) const {
-  std::vector<T> padded;
-  const int64_t lanes = kernels_->lanes, x_stride = steps_ * kPair<T>;
-  kernels_->product(in_pairs(x, 1, padded), x_stride, 1, panels_.get() + p * lanes * x_stride, steps_,
-                    std::min(lanes, stride_ - p * lanes), y, lanes);
+  static thread_local RowScratch<T> scratch;
+  const int64_t lanes = kernels_->lanes, panel_width = steps_ * kPair<T>;
+  RowOperand<T>(*kernels_, x, inputs_, 1, inputs_, scratch)
+      .times(panels_.get() + p * lanes * panel_width, steps_, std::min(lanes, stride_ - p * lanes), y, lanes);
 }
 
 template <typename T>
 void RowLinear<T>::sums(const T* x, int64_t rows, float* y, int64_t y_stride) const {
   if (rows == 0) return;
-  std::vector<T> padded;
-  x = in_pairs(x, rows, padded);
+  static thread_local RowScratch<T> scratch;
+  const RowOperand<T> operand(*kernels_, x, inputs_, rows, inputs_, scratch);
   const T* panels = panels_.get();
-  const int64_t lanes = kernels_->lanes, count = this->panels(), x_stride = steps_ * kPair<T>;
-  const int64_t groups = (rows + kernels_->most_rows - 1) / kernels_->most_rows;
-  const int64_t group = (rows + groups - 1) / groups;
-  const int64_t panel_bytes = lanes * x_stride * static_cast<int64_t>(sizeof(T));
-  at::parallel_for(0, count, 1 + kBytesPerTask / panel_bytes, [&](int64_t begin, int64_t end) {
+  const int64_t lanes = kernels_->lanes, panel_width = steps_ * kPair<T>;
+  const int64_t panel_bytes = lanes * panel_width * static_cast<int64_t>(sizeof(T));
+  at::parallel_for(0, this->panels(), 1 + kBytesPerTask / panel_bytes, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      const int64_t width = std::min(lanes, stride_ - p * lanes);
-      const T* panel = panels + p * lanes * x_stride;
-      for (int64_t m = 0; m < rows; m += group) {
-        kernels_->product(x + m * x_stride, x_stride, std::min(group, rows - m), panel, steps_, width,
-                          y + m * y_stride + p * lanes, y_stride);
-      }
+      operand.times(panels + p * lanes * panel_width, steps_, std::min(lanes, stride_ - p * lanes), y + p * lanes,
+                    y_stride);
     }
   });
 }

@@ -44,9 +44,6 @@ class RowLinear {
   at::Tensor operator()(const at::Tensor& x) const;
 
  private:
-  // x, or its copy in `padded` with a zero partner behind an odd row's last input.
-  const T* in_pairs(const T* x, int64_t rows, std::vector<T>& padded) const;
-
   const RowKernels<T>* kernels_;
   int64_t inputs_ = 0, outputs_ = 0, stride_ = 0;
   int64_t steps_ = 0;  // of a sum: K in f32, K / 2 rounded up in bf16

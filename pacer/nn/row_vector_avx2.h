@@ -13,12 +13,15 @@ struct Vec {
   static Vec all(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
   static Vec load(const float* from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)}; }
   static Vec load(const uint16_t* from) { return {widened(from), widened(from + 8)}; }
-  static void load_pairs(const uint16_t* from, Vec& first, Vec& second) {
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 16));
+  // Of sixteen pairs.
+  static Vec load_first(const uint16_t* from) {
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(bits(from), 16)),
+            _mm256_castsi256_ps(_mm256_slli_epi32(bits(from + 16), 16))};
+  }
+  static Vec load_second(const uint16_t* from) {
     const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-    first = {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
-    second = {_mm256_castsi256_ps(_mm256_and_si256(low, upper)), _mm256_castsi256_ps(_mm256_and_si256(high, upper))};
+    return {_mm256_castsi256_ps(_mm256_and_si256(bits(from), upper)),
+            _mm256_castsi256_ps(_mm256_and_si256(bits(from + 16), upper))};
   }
   void store(float* to) const {
     _mm256_storeu_ps(to, low);
@@ -57,10 +60,17 @@ struct Vec {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
   }
   // Into the second cache level: lines on their way to the first would push out the rows of x.
-  static void prefetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1); }
-  static void prefetch_near(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0); }
+  // Always inline: GCC takes a function that does nothing but prefetch for one without effect, and drops its calls. A
+  // volatile instruction in its place would keep the sums of a loop in memory.
+  [[gnu::always_inline]] static void prefetch(const void* at) {
+    _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1);
+  }
+  [[gnu::always_inline]] static void prefetch_near(const void* at) {
+    _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0);
+  }
 
  private:
+  static __m256i bits(const uint16_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
   static __m256 widened(const uint16_t* from) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));

@@ -16,10 +16,13 @@ struct Vec {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
   }
-  static void load_pairs(const uint16_t* from, Vec& first, Vec& second) {
-    const __m512i bits = _mm512_loadu_si512(from);
-    first = {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
-    second = {_mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
+  // Of sixteen pairs.
+  static Vec load_first(const uint16_t* from) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(from), 16))};
+  }
+  static Vec load_second(const uint16_t* from) {
+    return {_mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_loadu_si512(from), _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
   }
   void store(float* to) const { _mm512_storeu_ps(to, v); }
   void store(uint16_t* to) const {
@@ -48,8 +51,14 @@ struct Vec {
   }
   float largest() const { return _mm512_reduce_max_ps(v); }
   // Into the second cache level: lines on their way to the first would push out the rows of x.
-  static void prefetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1); }
-  static void prefetch_near(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0); }
+  // Always inline: GCC takes a function that does nothing but prefetch for one without effect, and drops its calls. A
+  // volatile instruction in its place would keep the sums of a loop in memory.
+  [[gnu::always_inline]] static void prefetch(const void* at) {
+    _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1);
+  }
+  [[gnu::always_inline]] static void prefetch_near(const void* at) {
+    _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0);
+  }
 
  private:
   // To nearest, ties to even, lower half zero; a NaN stays one.

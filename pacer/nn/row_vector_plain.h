@@ -38,10 +38,12 @@ struct Vec {
   static Vec load(const uint16_t* from) {
     return map([&](int i) { return widened(from[i]); });
   }
-  // Sixteen pairs of neighbouring bf16: the first of each pair, the second of each.
-  static void load_pairs(const uint16_t* from, Vec& first, Vec& second) {
-    first = map([&](int i) { return widened(from[2 * i]); });
-    second = map([&](int i) { return widened(from[2 * i + 1]); });
+  // Of sixteen pairs.
+  static Vec load_first(const uint16_t* from) {
+    return map([&](int i) { return widened(from[2 * i]); });
+  }
+  static Vec load_second(const uint16_t* from) {
+    return map([&](int i) { return widened(from[2 * i + 1]); });
   }
   void store(float* to) const { std::memcpy(to, lane, sizeof lane); }
   void store(uint16_t* to) const {

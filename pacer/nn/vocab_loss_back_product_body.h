@@ -1,6 +1,6 @@
 // The loops of the product on the way back (vocab_loss_product_kernel.h), compiled once per kind of factor; include
 // only from vocab_loss_product_*.cpp. A Dot has the type of an element, how many of them make a unit of four bytes, and
-// pack(), which lays the units of 32 columns side by side.
+// pack(), which lays the units of 32 columns side by side, and unit(), which reads one.
 #pragma once
 
 #include <immintrin.h>
@@ -70,10 +70,11 @@ void pack_gradients(const BackProductArguments& p, const RowTiles& tiles, int64_
     for (int64_t row = 0; row < rows; ++row) {
       const char* from = p.g + (begin + row) * p.g_stride + first * kItem;
       uint32_t* place = to + begin * units + row;
-      for (int64_t unit = 0; unit < whole; ++unit) std::memcpy(place + unit * rows, from + unit * 4, 4);
+      constexpr int64_t kUnitBytes = Dot::kPerUnit * kItem;
+      for (int64_t unit = 0; unit < whole; ++unit) place[unit * rows] = Dot::unit(from + unit * kUnitBytes);
       if (whole == units) continue;
       uint32_t rest = 0;
-      std::memcpy(&rest, from + whole * 4, static_cast<size_t>((elements - whole * Dot::kPerUnit) * kItem));
+      std::memcpy(&rest, from + whole * kUnitBytes, static_cast<size_t>((elements - whole * Dot::kPerUnit) * kItem));
       place[whole * rows] = rest;
     }
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
@@ -49,9 +50,34 @@ void widened(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bo
   }
 }
 
+// bf16 factors by the kernel for f32: a whole, w by blocks of columns, so that the widened ones stay in the
+// second-level cache while all rows pass.
+void product_of_widened(detail::Product kernel, const at::Tensor& out, const at::Tensor& a, const at::Tensor& w,
+                        bool accumulate) {
+  constexpr int64_t kWideColumns = 128;
+  const int64_t rows = a.size(0), width = a.size(1), columns = w.size(0), stride = w.stride(0) * 2;
+  const at::Tensor left = a.to(at::kFloat);
+  const auto packed = pack_rows(static_cast<const char*>(left.const_data_ptr()), rows, width);
+  const char* weights = static_cast<const char*>(w.const_data_ptr());
+  float* to = static_cast<float*>(out.mutable_data_ptr());
+  const int64_t blocks = (columns + kWideColumns - 1) / kWideColumns;
+  at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> wide(static_cast<size_t>(std::min(kWideColumns, columns) * width));
+    for (int64_t first = begin * kWideColumns; first < std::min(columns, end * kWideColumns); first += kWideColumns) {
+      const int64_t count = std::min(kWideColumns, columns - first);
+      for (int64_t column = 0; column < count; ++column) {
+        detail::widen_bf16_avx512(weights + (first + column) * stride, width, wide.data() + column * width);
+      }
+      kernel({packed.get(), reinterpret_cast<const char*>(wide.data()), width * kUnit, to + first, out.stride(0), rows,
+              width, accumulate},
+             0, count);
+    }
+  });
+}
+
 }  // namespace
 
-void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate) {
+void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate, Bf16Products way) {
   if (a.dim() != 2 || w.dim() != 2 || out.dim() != 2 || a.size(1) != w.size(1) || out.size(0) != a.size(0) ||
       out.size(1) != w.size(0) || out.scalar_type() != at::kFloat || a.scalar_type() != w.scalar_type() ||
       !a.is_contiguous() || (out.numel() > 0 && out.stride(1) != 1) || (w.numel() > 0 && w.stride(1) != 1)) {
@@ -66,6 +92,9 @@ void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w
   const int64_t rows = a.size(0), columns = w.size(0), item = static_cast<int64_t>(a.element_size());
   const int64_t width = a.size(1) * item;
   if (rows == 0 || columns == 0) return;
+  if (a.scalar_type() == at::kBFloat16 && f32_kernel != nullptr && way == Bf16Products::widened) {
+    return product_of_widened(f32_kernel, out, a, w, accumulate);
+  }
   if (kernel == nullptr || width % kUnit != 0) {
     widened(out, a, w, accumulate);
     return;
@@ -83,7 +112,7 @@ void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w
   });
 }
 
-void back_product_f32(const at::Tensor& out, const at::Tensor& g, const at::Tensor& w) {
+void back_product_f32(const at::Tensor& out, const at::Tensor& g, const at::Tensor& w, Bf16Products way) {
   if (g.dim() != 2 || w.dim() != 2 || out.dim() != 2 || g.size(1) != w.size(0) || out.size(0) != g.size(0) ||
       out.size(1) != w.size(1) || out.scalar_type() != at::kFloat || g.scalar_type() != w.scalar_type() ||
       !out.is_contiguous() || (g.numel() > 0 && g.stride(1) != 1) || (w.numel() > 0 && w.stride(1) != 1)) {
@@ -91,7 +120,9 @@ void back_product_f32(const at::Tensor& out, const at::Tensor& g, const at::Tens
                                     c10::str(out.sizes()) + " do not fit or are not dense");
   }
   static const detail::BackProduct f32_kernel = detail::f32_back_product_avx512();
-  static const detail::BackProduct bf16_kernel = detail::bf16_back_product_avx512();
+  static const detail::BackProduct dot_kernel = detail::bf16_back_product_avx512();
+  static const detail::BackProduct wide_kernel = detail::wide_bf16_back_product_avx512();
+  const detail::BackProduct bf16_kernel = way == Bf16Products::dot ? dot_kernel : wide_kernel;
   const detail::BackProduct kernel = g.scalar_type() == at::kBFloat16 ? bf16_kernel
                                      : g.scalar_type() == at::kFloat  ? f32_kernel
                                                                       : nullptr;

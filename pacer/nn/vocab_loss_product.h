@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "pacer/nn/kernel_choice.h"
+
 namespace pacer::nn {
 
 // out = a w^T, or out += a w^T.
@@ -12,9 +14,10 @@ namespace pacer::nn {
 //   w    [N, K]  dtype of a, last dimension dense
 //
 // Nothing is rounded below f32: with bf16 factors every product is exact and the sum over k runs in f32. On processors
-// with AVX-512 (for bf16: with its dot product) by one accumulator per result, in an order that does not depend on R or
-// N; elsewhere by the library. Not differentiable. Throws Error{bug} on shapes.
-void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate = false);
+// with AVX-512 by one accumulator per result, in an order that does not depend on R or N; elsewhere by the library.
+// way: how bf16 is multiplied there. Not differentiable. Throws Error{bug} on shapes.
+void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bool accumulate = false,
+                 Bf16Products way = bf16_products());
 
 // The way back, out = g w.
 //
@@ -24,6 +27,7 @@ void product_f32(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w
 //
 // Sums run in f32 over all of K, in an order that does not depend on R, N or the number of threads where the kernels
 // are ours (see above). Not differentiable. Throws Error{bug} on shapes.
-void back_product_f32(const at::Tensor& out, const at::Tensor& g, const at::Tensor& w);
+void back_product_f32(const at::Tensor& out, const at::Tensor& g, const at::Tensor& w,
+                      Bf16Products way = bf16_products());
 
 }  // namespace pacer::nn

@@ -16,6 +16,11 @@ struct Bf16Dot {
 
   using Element = uint16_t;
   static constexpr int64_t kPerUnit = 2;
+  static uint32_t unit(const char* at) {
+    uint32_t bits;
+    std::memcpy(&bits, at, sizeof bits);
+    return bits;
+  }
   // Two rows of w become 32 pairs, in the order of the columns.
   static void pack(const char* w, int64_t stride, int64_t elements, int64_t columns, uint32_t* to) {
     const auto live = static_cast<__mmask32>(columns >= 32 ? 0xffffffffu : (1u << columns) - 1u);

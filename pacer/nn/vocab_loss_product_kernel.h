@@ -37,10 +37,13 @@ struct BackProductArguments {
 };
 using BackProduct = void (*)(const BackProductArguments&, int64_t begin, int64_t end);
 
-// Null when this processor cannot.
+// Null when this processor cannot. Of bf16 there are two ways back: by the instruction for it, and by those for f32 on
+// factors that are widened when they are packed. Forward a widened copy goes through f32_product_avx512.
 BackProduct f32_back_product_avx512();
+BackProduct wide_bf16_back_product_avx512();
 BackProduct bf16_back_product_avx512();
 Product f32_product_avx512();
+void widen_bf16_avx512(const char* from, int64_t count, float* to);
 Product bf16_product_avx512();
 
 }  // namespace pacer::nn::detail

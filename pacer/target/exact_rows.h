@@ -8,10 +8,6 @@
 
 namespace pacer::target {
 
-// Up to so many rows of a sequence per call, a row has the same bits whatever else is computed with it
-// (Target::forward).
-constexpr int64_t kExactRows = 16;
-
 // Continues caches[s] by sequences[s], at most kExactRows rows of every sequence per call of the target. Prompts go
 // this way too: it is faster than one long call on the processors it was measured on (bf16 and f32, 24 to 300 rows: by
 // a fifth to a half), and a text then depends neither on how its prompt was cut nor on what it was batched with.

@@ -14,7 +14,7 @@ namespace pacer::target {
 // A packed copy of the layers' weights. Immutable, usable from several threads.
 class RowForward {
  public:
-  static constexpr int64_t kMostRows = 16;  // rows of one sequence; the decoding promise of target.h
+  static constexpr int64_t kMostRows = kExactRows;  // of one sequence
 
   // config, model and rope must outlive the result.
   static std::unique_ptr<const RowForward> make(const ModelConfig& config, const ModelWeights& model,

@@ -47,6 +47,10 @@ class KvCache {
   virtual uint64_t bytes() const = 0;
 };
 
+// What is computed with a row never changes its bits up to so many rows of a sequence in one call. More than a verified
+// block has, so that a prompt reads the weights once for many of its rows.
+constexpr int64_t kExactRows = 64;
+
 // What a model is computed in.
 //   f32, bf16  weights and rows
 //   stored     matrices as a .gguf file holds them, rows in f32: Q8_0, Q4_0 and Q4_1 from their blocks, with rows
@@ -78,15 +82,15 @@ class Target {
   // Causal forward. Without caches every sequence stands alone; with caches, sequence s continues caches[s], which
   // grows by its rows. Rows of different sequences never see each other.
   //
-  // Decoding promise: with caches, a call whose sequences have at most 16 rows each gives every row the same bits alone
-  // as among other rows (sum orders per row do not depend on the number of rows), so plain and speculative greedy texts
-  // are equal. Longer calls (prefill, training features) use the fastest library path; with stored weights they run in
-  // pieces of 16 rows, so that the promise holds for them too.
+  // Decoding promise: with caches, a call whose sequences have at most kExactRows rows each gives every row the same
+  // bits alone as among other rows (sum orders per row do not depend on the number of rows), so plain and speculative
+  // greedy texts are equal. Longer calls (prefill, training features) use the fastest library path; with stored weights
+  // they run in pieces of kExactRows, so that the promise holds for them too.
   virtual TargetOutput forward(const TokenBatch& batch, const Taps& taps,
                                const std::vector<KvCache*>& caches) const = 0;
   TargetOutput forward(const TokenBatch& batch, const Taps& taps) const { return forward(batch, taps, {}); }
 
-  // Logits of rows: [n, H] model dtype -> [n, V] f32. The same promise for n <= 16.
+  // Logits of rows: [n, H] model dtype -> [n, V] f32. The same promise for n <= kExactRows.
   virtual at::Tensor logits(const at::Tensor& last) const = 0;
 
   // Rows of the embedding: ids [n] i64 in host memory -> [n, H] model dtype.

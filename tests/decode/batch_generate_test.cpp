@@ -24,14 +24,14 @@ const test::ToyTarget& toy_target() {
 }
 
 // Prompts of different lengths behind a common beginning.
-std::vector<BatchRequest> requests(size_t count, int64_t shared = 0) {
+std::vector<BatchRequest> requests(size_t count, int64_t shared = 0, uint64_t most = 40) {
   const RandomStream random(6, Purpose::test);
   std::vector<BatchRequest> made;
   for (size_t i = 0; i < count; ++i) {
     BatchRequest request{1000 + i, {}};
     for (int64_t t = 0; t < shared; ++t)
       request.prompt.push_back(static_cast<int64_t>(random.below(static_cast<uint64_t>(t), kVocab)));
-    const uint64_t length = 1 + random.below(500 + i, 40);
+    const uint64_t length = 1 + random.below(500 + i, most);
     for (uint64_t t = 0; t < length; ++t) {
       request.prompt.push_back(static_cast<int64_t>((i + random.below(1000 + 50 * i + t, kVocab)) % kVocab));
     }
@@ -95,14 +95,15 @@ TEST(GenerateBatch, FillsTheBatchAndRunsPromptsTogether) {
   const test::ToyTarget target(kVocab, 3, 1.0);
   BatchOptions options = options_of(0.0, 8);
   options.sampling.stop_ids = {};
-  const std::vector<BatchRequest> asked = requests(16);
+  constexpr auto kPiece = static_cast<size_t>(target::kExactRows);
+  const std::vector<BatchRequest> asked = requests(16, 0, 3 * kPiece);
   const BatchStatistics statistics = generate_batch(target, asked, options, [](const BatchResult&) { return true; });
   EXPECT_EQ(statistics.steps, 2 * 24);  // all texts have the same length: two full batches
-  size_t pieces = 0;                    // prompts of a batch run side by side, sixteen tokens of each per pass
+  size_t pieces = 0;                    // prompts of a batch run side by side, a piece of each per pass
   for (const size_t first : {0, 8}) {
     size_t longest = 0;
     for (size_t i = first; i < first + 8; ++i) longest = std::max(longest, asked[i].prompt.size());
-    pieces += (longest + 15) / 16;
+    pieces += (longest + kPiece - 1) / kPiece;
   }
   EXPECT_EQ(target.forwards, 2 * 24 + static_cast<int64_t>(pieces));
   EXPECT_EQ(statistics.new_tokens, 16 * 25);

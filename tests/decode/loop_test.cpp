@@ -149,10 +149,10 @@ TEST(DecodeSpeculative, AStopTokenAfterThePromptNeedsNoDraft) {
 
 TEST(DecodeSpeculative, VerifiesLongProposalsInPiecesTheTargetIsExactFor) {
   const test::ToyTarget target(kVocab, 3, 2.0);
-  test::ToyProposer draft = good_draft(40);
-  const Decoded decoded = decode_speculative(target, draft, {5, 6}, greedy(90));
-  EXPECT_EQ(decoded.tokens, target.greedy({5, 6}, 90));
-  EXPECT_EQ(target.most_rows, 16);
+  test::ToyProposer draft = good_draft(target::kExactRows + 20);
+  const Decoded decoded = decode_speculative(target, draft, {5, 6}, greedy(2 * target::kExactRows));
+  EXPECT_EQ(decoded.tokens, target.greedy({5, 6}, 2 * target::kExactRows));
+  EXPECT_EQ(target.most_rows, target::kExactRows);
 }
 
 TEST(DecodeSpeculative, EndsWithTheTargetsPositions) {

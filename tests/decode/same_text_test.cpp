@@ -62,7 +62,7 @@ class Texts {
             random.below(static_cast<uint64_t>(position * 16 + slot) + (1ull << 40), vocabulary));
       });
       // Right for a number of slots that goes through 0 to 15 from proposal to proposal, in an order that does not end
-      // with a text; then the second choice. 16 rows are the most that the target is exact for in one call.
+      // with a text; then the second choice.
       Oracle cut(15, [&](int64_t position, int64_t slot) {
         return slot < 5 * cut_proposals_ % 16 ? at(truth_, position) : at(second_, position);
       });

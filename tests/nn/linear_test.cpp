@@ -1,6 +1,7 @@
 #include "pacer/nn/linear.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -66,6 +67,32 @@ TEST(Linear, Bf16) {
   const at::Tensor x = at::randn({5, 64}).to(at::kBFloat16), w = at::randn({9, 64}).to(at::kBFloat16);
   const at::Tensor exact = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
   EXPECT_TRUE(test::close_l2(linear(x, w), exact, 4e-3));
+}
+
+// Products of bf16 are exact in f32; y and each gradient are rounded once, at the end.
+TEST(Linear, WidenedBf16RoundsOnce) {
+  for (const bool with_bias : {false, true}) {
+    const auto leaf = [](at::IntArrayRef shape) { return at::randn(shape).to(at::kBFloat16).requires_grad_(true); };
+    const at::Tensor x = leaf({2, 7, 33}), w = leaf({19, 33}), b = with_bias ? leaf({19}) : at::Tensor();
+    const auto wide = [](const at::Tensor& t) { return t.detach().to(at::kDouble).requires_grad_(true); };
+    const at::Tensor wide_x = wide(x), wide_w = wide(w), wide_b = with_bias ? wide(b) : at::Tensor();
+    const at::Tensor direction = at::randn({2, 7, 19}).to(at::kBFloat16);
+    const at::Tensor y = widened_linear(x, w, b);
+    EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+    at::Tensor exact = at::matmul(wide_x, wide_w.t());
+    if (with_bias) exact = exact + wide_b;
+    constexpr double kHalfStep = 1.0 / 256 + 1e-5;
+    EXPECT_TRUE(test::close(y, exact, 1e-5, kHalfStep));
+    y.backward(direction);
+    exact.backward(direction.to(at::kDouble));
+    EXPECT_TRUE(test::close(x.grad(), wide_x.grad(), 1e-5, kHalfStep));
+    EXPECT_TRUE(test::close(w.grad(), wide_w.grad(), 1e-5, kHalfStep));
+    if (with_bias) {
+      EXPECT_TRUE(test::close(b.grad(), wide_b.grad(), 1e-5, kHalfStep));
+    }
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(test::same_bits(widened_linear(x, w, b), y));
+  }
 }
 
 TEST(Linear, SaysWhichShapesDisagree) {

@@ -41,6 +41,34 @@ TYPED_TEST(RowKernelsTest, ThePlainSetComesFirstAndTheBestOneIsUsed) {
   for (const auto* set : sets) EXPECT_EQ(set->lanes % 16, 0);
 }
 
+// How far ahead weights are fetched changes no bit, so a choice by time is free.
+TYPED_TEST(RowKernelsTest, BothWaysOfFetchingGiveTheSameBits) {
+  constexpr int64_t kInputs = 50, kPair = sizeof(TypeParam) == 2 ? 2 : 1;
+  for (const auto* set : available_row_kernels<TypeParam>()) {
+    EXPECT_NE(set->product[0] == nullptr, set->wide_product[0] == nullptr) << set->name;
+    for (int64_t rows = 1; rows <= set->most_rows; ++rows) {
+      const at::Tensor x = this->random({rows, kInputs}), panel = this->random({kInputs / kPair, set->lanes, kPair});
+      at::Tensor wide = at::empty({rows, kInputs}), y[2];
+      if (set->widen != nullptr) {
+        set->widen(row_data<TypeParam>(x), rows * kInputs, wide.mutable_data_ptr<float>());
+        EXPECT_TRUE(test::same_bits(wide, x.to(at::kFloat))) << set->name;
+      }
+      for (const size_t way : {size_t{0}, size_t{1}}) {
+        y[way] = at::empty({rows, set->lanes});
+        float* out = y[way].template mutable_data_ptr<float>();
+        if (set->widen != nullptr) {
+          set->wide_product[way](wide.const_data_ptr<float>(), kInputs, rows, row_data<TypeParam>(panel),
+                                 kInputs / kPair, set->lanes, out, set->lanes);
+        } else {
+          set->product[way](row_data<TypeParam>(x), kInputs, rows, row_data<TypeParam>(panel), kInputs / kPair,
+                            set->lanes, out, set->lanes);
+        }
+      }
+      EXPECT_TRUE(test::same_bits(y[0], y[1])) << set->name << " " << rows;
+    }
+  }
+}
+
 TYPED_TEST(RowKernelsTest, Softmax) {
   constexpr int64_t kPadded = 96;
   for (const auto* set : available_row_kernels<TypeParam>()) {

@@ -1,4 +1,4 @@
-// With caches and at most 16 rows a sequence, a row has the same bits however the work was cut.
+// With caches and at most kExactRows rows a sequence, a row has the same bits however the work was cut.
 #include <ostream>
 
 #include <ATen/Parallel.h>
@@ -82,13 +82,13 @@ class DecodingPromise : public ::testing::TestWithParam<Case> {
   std::unique_ptr<Target> target_;
 };
 
-TEST_P(DecodingPromise, OneByOneAndUpTo16Together) {
+TEST_P(DecodingPromise, OneByOneAndTogether) {
   const auto prompt = prefilled(random_ids(21, 1));
-  const std::vector<int64_t> ids = random_ids(16, 2);
+  const std::vector<int64_t> ids = random_ids(kExactRows, 2);
   std::vector<Rows> alone;
   const auto single = prompt->clone();
   for (const int64_t id : ids) alone.push_back(continued(*single, {id}));
-  for (int64_t count = 1; count <= 16; ++count) {
+  for (int64_t count = 1; count <= kExactRows; count += count < 16 ? 1 : 16) {
     const auto cache = prompt->clone();
     const Rows together = continued(*cache, {ids.begin(), ids.begin() + count});
     for (int64_t row = 0; row < count; ++row) {
@@ -140,7 +140,7 @@ TEST_P(DecodingPromise, OtherSequencesInTheBatchDoNotMatter) {
 TEST_P(DecodingPromise, ThreadsDoNotChangeBits) {
   const int threads = at::get_num_threads();
   const auto prompt = prefilled(random_ids(21, 1));
-  const std::vector<int64_t> ids = random_ids(16, 2);
+  const std::vector<int64_t> ids = random_ids(kExactRows, 2);
   at::set_num_threads(1);
   const Rows one = continued(*prompt->clone(), ids);
   at::set_num_threads(2);
