@@ -39,7 +39,7 @@ using detail::ProductKernel;
 
 // Null: by the library.
 const ProductKernel* kernel_for(at::ScalarType type) {
-  static const bool allowed = nn::wished_kernels().empty() || nn::wished_kernels() == "avx512";
+  static const bool allowed = nn::wished_kernels().empty() || nn::wished_kernels().starts_with("avx512");
   static const ProductKernel* f32 = detail::f32_product_kernel();
   static const ProductKernel* bf16 = detail::bf16_product_kernel();
   if (!allowed) return nullptr;
