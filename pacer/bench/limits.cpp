@@ -25,6 +25,10 @@ Rates rates_of(const std::vector<OrderedJson>& lines) {
       rates.exponentials[dtype] = std::max(rates.exponentials[dtype], number(work, "m") * number(work, "n") / cpu);
     }
   }
+  // Factors in bf16 can be widened: where its own instructions are slow, the ones for f32 are its limit.
+  if (rates.flops.contains("bf16") && rates.flops.contains("f32")) {
+    rates.flops["bf16"] = std::max(rates.flops["bf16"], rates.flops["f32"]);
+  }
   return rates;
 }
 

@@ -6,8 +6,8 @@
 namespace pacer::nn {
 namespace {
 
-constexpr RowKernels<float> kF32 = table<float, float, 4, 6>("avx512");
-constexpr RowKernels<uint16_t> kBf16 = table<uint16_t, float, 4, 6>("avx512");
+constexpr RowKernels<float> kF32 = table<float, float, 4, 8>("avx512");
+constexpr RowKernels<uint16_t> kBf16 = table<uint16_t, float, 4, 8>("avx512");
 
 }  // namespace
 

@@ -142,12 +142,27 @@ void widen(const T* x, int64_t count, float* wide) {
   for (int64_t i = 0; i < count; i += 16) store_some(load_some(x + i, count - i), wide + i, count - i);
 }
 
+// As one tile, or as two of half the outputs where the sums of all would not fit into the registers; either way a line
+// of the panel is read once.
+template <Fetch kFetch, int kRows, int kVectors, typename Rows, typename T>
+PACER_INLINE void whole_tile(const Rows* x, int64_t x_stride, const T* panel, int64_t steps, int64_t lanes, float* y,
+                             int64_t y_stride) {
+  if constexpr (std::is_same_v<Rows, float> && kRows * kVectors > 24 && kVectors % 2 == 0) {
+    constexpr int64_t kHalf = kVectors / 2 * 16, kPair = sizeof(T) == 2 ? 2 : 1;
+    tile<kFetch, kRows, kVectors / 2>(x, x_stride, panel, steps, lanes, y, y_stride);
+    tile<kFetch, kRows, kVectors / 2>(x, x_stride, panel + kHalf * kPair, steps, lanes, y + kHalf, y_stride);
+  } else {
+    tile<kFetch, kRows, kVectors>(x, x_stride, panel, steps, lanes, y, y_stride);
+  }
+}
+
 // Every number of rows and vectors is its own unrolled loop: a loop over rows in memory would cost more than the sums.
 template <Fetch kFetch, int kVectors, int kMostRows, typename Rows, typename T>
 void rows_of_tile(const Rows* x, int64_t x_stride, int64_t rows, const T* panel, int64_t steps, int64_t lanes, float* y,
                   int64_t y_stride) {
   if constexpr (kMostRows > 0) {
-    if (rows == kMostRows) return tile<kFetch, kMostRows, kVectors>(x, x_stride, panel, steps, lanes, y, y_stride);
+    if (rows == kMostRows)
+      return whole_tile<kFetch, kMostRows, kVectors>(x, x_stride, panel, steps, lanes, y, y_stride);
     rows_of_tile<kFetch, kVectors, kMostRows - 1>(x, x_stride, rows, panel, steps, lanes, y, y_stride);
   }
 }

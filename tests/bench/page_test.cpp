@@ -37,6 +37,18 @@ TEST(BenchLimits, AreProductsOverTheirRatePlusBytesOverBandwidthPlusExponentials
   EXPECT_FALSE(limit_seconds(roofline().front(), rates).has_value());
 }
 
+TEST(BenchLimits, Bf16IsNoSlowerThanItsWidenedFactors) {
+  for (const double seconds : {8.0, 0.5}) {
+    std::vector<OrderedJson> lines = roofline();
+    lines.push_back(lines.front());
+    lines.back()["dtype"] = "bf16";
+    lines.back()["cpu_median_s"] = seconds;
+    const Rates rates = rates_of(lines);
+    EXPECT_EQ(rates.flops.at("bf16"), std::max(200.0, 400.0 / seconds));
+    EXPECT_EQ(rates.flops.at("f32"), 200);
+  }
+}
+
 TEST(BenchPage, ShowsEveryFigureBesideItsLimitAndNeedsNothingElse) {
   std::vector<OrderedJson> lines = roofline();
   lines.push_back(step());
