@@ -49,7 +49,7 @@ void for_mutations(const std::string& original, int count, size_t region,
   EXPECT_LT(memory.growth(), uint64_t{100} << 20);
 }
 
-#ifndef __SANITIZE_ADDRESS__
+#ifndef PACER_ADDRESS_SANITIZER
 TEST(MemoryWatch, SeesWhatIsTakenAndGivenBack) {
   const MemoryWatch memory;
   {

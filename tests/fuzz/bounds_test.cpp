@@ -102,7 +102,7 @@ TEST(Bounds, TokenizersThatAreBuiltToCost) {
            "}"},
   };
   for (const auto& [what, json] : files) {
-    expect_cheap(what, [&] { load(json)->encode("a aaaa 12 b"); });
+    expect_cheap(what, [&, &json = json] { load(json)->encode("a aaaa 12 b"); });
   }
 }
 
@@ -214,8 +214,9 @@ TEST(Bounds, ConversationsThatAreBuiltToCost) {
       {"a deep argument", R"([{"role":"user","content":"a","x":)" + repeated("[", 500) + repeated("]", 500) + "}]"},
   };
   for (const auto& [what, json] : lists) {
-    expect_cheap(what,
-                 [&] { text::supervise(*chatml, *tokenizer, parse_ordered_json(json, "messages", ErrorKind::data)); });
+    expect_cheap(what, [&, &json = json] {
+      text::supervise(*chatml, *tokenizer, parse_ordered_json(json, "messages", ErrorKind::data));
+    });
   }
 }
 

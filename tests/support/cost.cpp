@@ -35,7 +35,7 @@ MemoryWatch::MemoryWatch() {
 }
 
 uint64_t MemoryWatch::growth() const {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef PACER_ADDRESS_SANITIZER
   return 0;
 #else
   return status_bytes("VmHWM") - std::min(start_, status_bytes("VmHWM"));

@@ -3,6 +3,15 @@
 
 #include <cstdint>
 
+// GCC and clang say in different ways that they sanitize.
+#if defined(__SANITIZE_ADDRESS__)
+#define PACER_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PACER_ADDRESS_SANITIZER 1
+#endif
+#endif
+
 namespace pacer::test {
 
 // How much more memory the process held at its peak than when the watch began.
@@ -19,7 +28,7 @@ class MemoryWatch {
 double cpu_seconds();
 
 // How much longer the sanitizers make everything: bounds on time are stretched by it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(PACER_ADDRESS_SANITIZER) || defined(__SANITIZE_THREAD__)
 constexpr double kSlowdown = 8;
 #else
 constexpr double kSlowdown = 1;
