@@ -36,11 +36,13 @@ bool has_avx512() {
 }
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+bool is_intel() { return __builtin_cpu_is("intel"); }
 bool has_amx_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
 }
 #else
+bool is_intel() { return false; }
 bool has_amx_bf16() { return false; }
 bool has_avx2() { return false; }
 bool has_f16c() { return false; }

@@ -12,6 +12,7 @@ bool has_avx512();  // F, BW, DQ and VL
 bool has_avx512_bf16();
 bool has_avx512_vnni();
 bool has_amx_bf16();
+bool is_intel();
 
 // Whether the instruction for products of bf16 does more than the one for f32 on widened factors. It does twice as much
 // on some processors and half as much on others that have both, so it is timed, about 0.2 ms of the first call.

@@ -1,19 +1,15 @@
 #include "pacer/nn/linear.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/device/kernels.h"
 #include "pacer/nn/kernel_choice.h"
@@ -36,7 +32,7 @@ std::optional<c10::TypedOperatorHandle<Pointwise>> find_pointwise() {
 }
 
 F32Products& chosen() {
-  static F32Products products;
+  static F32Products products = f32_products_of_processor();
   return products;
 }
 
@@ -74,23 +70,6 @@ class F32Linear : public torch::autograd::Function<F32Linear> {
   }
 };
 
-// The faster library for x w^T, both calls in turn, the best of some.
-F32Library faster(const at::Tensor& x, const at::Tensor& weight) {
-  constexpr int kTimes = 7;
-  double best[2] = {1e9, 1e9};
-  for (int i = 0; i < kTimes; ++i) {
-    for (const F32Library library : {F32Library::torch, F32Library::onednn}) {
-      const double start = thread_cpu_seconds();
-      f32_product(library, x, weight);
-      double& least = best[static_cast<int>(library)];
-      least = std::min(least, thread_cpu_seconds() - start);
-    }
-  }
-  return best[static_cast<int>(F32Library::onednn)] > 1.5 * best[static_cast<int>(F32Library::torch)]
-             ? F32Library::torch
-             : F32Library::onednn;
-}
-
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -121,12 +100,10 @@ at::Tensor widened_linear(const at::Tensor& x, const at::Tensor& weight, const a
 F32Products f32_products() { return chosen(); }
 void use_f32_products(const F32Products& products) { chosen() = products; }
 
-F32Products measured_f32_products() {
-  const at::NoGradGuard no_grad;
-  const auto values = [](int64_t rows, int64_t columns) { return at::full({rows, columns}, 0.5, at::kFloat); };
-  constexpr int64_t kRows = 128, kIn = 576, kOut = 768;
-  const at::Tensor x = values(kRows, kIn), weight = values(kOut, kIn), dy = values(kRows, kOut);
-  return {faster(x, weight), faster(dy, weight.t()), faster(dy.t(), x.t())};
+F32Products f32_products_of_processor() {
+  F32Products products;
+  if (is_intel()) products.weight_gradient = F32Library::torch;
+  return products;
 }
 
 const char* name_of(F32Library library) { return library == F32Library::torch ? "torch" : "onednn"; }

@@ -29,13 +29,14 @@ struct F32Products {
   F32Library forward = F32Library::onednn, input_gradient = F32Library::onednn, weight_gradient = F32Library::onednn;
   bool operator==(const F32Products&) const = default;
 };
-// In use; oneDNN for all at first. A LibTorch without oneDNN computes with torch whatever is chosen.
+// In use; f32_products_of_processor() at first. A LibTorch without oneDNN computes with torch whatever is chosen.
 F32Products f32_products();
 void use_f32_products(const F32Products& products);  // not while another thread computes
 
-// Times both on layers of a small draft, about 0.1 s of one thread. oneDNN keeps a product unless the other is faster
-// by half: near the border noise would decide, and with it the bits of a run.
-F32Products measured_f32_products();
+// The faster ones by the maker of the processor, not by a measurement: where two are near each other noise would decide,
+// and with it the bits of a run. torch multiplies f32 with MKL, which is at half its rate on processors that are not
+// Intel's; on those, its product for dW takes two thirds of oneDNN's time and the other two as long.
+F32Products f32_products_of_processor();
 const char* name_of(F32Library library);          // "torch", "onednn"
 F32Library f32_library(const std::string& name);  // throws Error{format} for another name
 
