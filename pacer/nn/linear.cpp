@@ -1,15 +1,19 @@
 #include "pacer/nn/linear.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
 #include "pacer/device/kernels.h"
 #include "pacer/nn/kernel_choice.h"
@@ -70,6 +74,23 @@ class F32Linear : public torch::autograd::Function<F32Linear> {
   }
 };
 
+// The expected library for x w^T, unless the other one takes less than half of its time: both in turn, the best of
+// some.
+F32Library faster(F32Library expected, const at::Tensor& x, const at::Tensor& weight) {
+  constexpr int kTimes = 7;
+  const F32Library other = expected == F32Library::torch ? F32Library::onednn : F32Library::torch;
+  double least[2] = {1e9, 1e9};
+  for (int i = 0; i < kTimes; ++i) {
+    for (const F32Library library : {expected, other}) {
+      const double start = thread_cpu_seconds();
+      f32_product(library, x, weight);
+      double& seconds = least[library == other ? 1 : 0];
+      seconds = std::min(seconds, thread_cpu_seconds() - start);
+    }
+  }
+  return 2 * least[1] < least[0] ? other : expected;
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -104,6 +125,16 @@ F32Products f32_products_of_processor() {
   F32Products products;
   if (is_intel()) products.weight_gradient = F32Library::torch;
   return products;
+}
+
+F32Products measured_f32_products() {
+  const at::NoGradGuard no_grad;
+  const auto values = [](int64_t rows, int64_t columns) { return at::full({rows, columns}, 0.5, at::kFloat); };
+  constexpr int64_t kRows = 128, kIn = 576, kOut = 768;
+  const at::Tensor x = values(kRows, kIn), weight = values(kOut, kIn), dy = values(kRows, kOut);
+  const F32Products expected = f32_products_of_processor();
+  return {faster(expected.forward, x, weight), faster(expected.input_gradient, dy, weight.t()),
+          faster(expected.weight_gradient, dy.t(), x.t())};
 }
 
 const char* name_of(F32Library library) { return library == F32Library::torch ? "torch" : "onednn"; }

@@ -33,10 +33,13 @@ struct F32Products {
 F32Products f32_products();
 void use_f32_products(const F32Products& products);  // not while another thread computes
 
-// The faster ones by the maker of the processor, not by a measurement: where two are near each other noise would decide,
-// and with it the bits of a run. torch multiplies f32 with MKL, which is at half its rate on processors that are not
-// Intel's; on those, its product for dW takes two thirds of oneDNN's time and the other two as long.
+// What to expect of the processor. torch multiplies f32 with MKL, which runs at half its rate on processors that are
+// not Intel's; on Intel's, its product for dW takes two thirds of oneDNN's time and the other two as long.
 F32Products f32_products_of_processor();
+
+// The same, corrected where a measurement on layers of a small draft (about 0.1 s of one thread) finds the other
+// library twice as fast. With a nearer border the noise of a busy machine would decide, and with it the bits of a run.
+F32Products measured_f32_products();
 const char* name_of(F32Library library);          // "torch", "onednn"
 F32Library f32_library(const std::string& name);  // throws Error{format} for another name
 

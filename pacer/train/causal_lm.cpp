@@ -240,7 +240,7 @@ TrainResult train_causal_lm(const ResolvedRecipe& resolved, const TrainOptions& 
   plan.recipe = fixed_values(recipe);
   plan.train_rows = rows.fingerprint;
   if (from_weights) plan.target = target_fingerprint(recipe.model.target);
-  choose_f32_products(earlier, ranks, plan);
+  choose_f32_products(earlier, recipe, ranks, plan);
   if (earlier) {
     check_continuation(*earlier, plan, folder.path());
     plan = *earlier;

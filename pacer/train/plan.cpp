@@ -213,11 +213,11 @@ void check_continuation(const RunPlan& plan, const RunPlan& now, const std::file
   }
 }
 
-void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now) {
+void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now, bool measure) {
   static constexpr const char* kKey = "f32_products";
   nn::F32Products products;
   if (!earlier) {
-    products = nn::f32_products_of_processor();
+    products = measure ? nn::measured_f32_products() : nn::f32_products_of_processor();
   } else if (const auto table = earlier->kernels.find(kKey); table != earlier->kernels.end()) {
     const auto library = [&](const char* product) {
       std::string name;

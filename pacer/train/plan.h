@@ -69,9 +69,9 @@ Json fixed_values(const Recipe& recipe);
 // target are other ones. Logs a warning when the processor offers other kernels than those the run began with.
 void check_continuation(const RunPlan& plan, const RunPlan& now, const std::filesystem::path& run);
 
-// Decides which library takes the f32 products, writes it to now.kernels and uses it: as the run began, or that of this
-// processor when it begins now.
-void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now);
+// Decides which library takes the f32 products of a draft in f32, writes it to now.kernels and uses it: as the run
+// began, or by measuring when it begins now; with measure = false what is expected of the processor.
+void choose_f32_products(const std::optional<RunPlan>& earlier, RunPlan& now, bool measure = true);
 
 // Which kernels this process will choose: version and capability of the tensor library, instruction sets.
 Json kernel_choices();

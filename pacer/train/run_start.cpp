@@ -40,8 +40,8 @@ void use_threads(const std::optional<RunPlan>& earlier, const Recipe& recipe, de
   }
 }
 
-void choose_f32_products(const std::optional<RunPlan>& earlier, Ranks& ranks, RunPlan& plan) {
-  if (ranks.first() || earlier) choose_f32_products(earlier, plan);
+void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& recipe, Ranks& ranks, RunPlan& plan) {
+  if (ranks.first() || earlier) choose_f32_products(earlier, plan, !recipe.parallel.exact);
   if (!ranks.parallel() || earlier) return;
   const std::string place = "the plan of rank 0";
   const std::string text = ranks.from_first(plan.to_json().dump(), "a new plan");

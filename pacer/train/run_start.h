@@ -31,8 +31,9 @@ std::optional<std::filesystem::path> newest_checkpoint(const CheckpointStore& ch
 // more than this process may use.
 void use_threads(const std::optional<RunPlan>& earlier, const Recipe& recipe, device::Runtime& runtime);
 
-// choose_f32_products() of plan.h with the choice of rank 0.
-void choose_f32_products(const std::optional<RunPlan>& earlier, Ranks& ranks, RunPlan& plan);
+// choose_f32_products() of plan.h with the choice of rank 0. In exact mode nothing is measured: another run, on another
+// mesh, must come to the same choice.
+void choose_f32_products(const std::optional<RunPlan>& earlier, const Recipe& recipe, Ranks& ranks, RunPlan& plan);
 
 // LibTorch's random numbers of host and device: as in the checkpoint, else from the recipe's seed and this rank's share
 // of parallel.generator_stride.

@@ -125,7 +125,7 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   const FeatureMemory memory =
       feature_memory(recipe, target_config, config.target_layer_ids.size(), *rows.train, *rows.validation);
   RunPlan plan = present_plan(recipe, rows, memory, runtime);
-  choose_f32_products(earlier, ranks, plan);
+  if (parse_dtype(recipe.draft.dtype) == at::kFloat) choose_f32_products(earlier, recipe, ranks, plan);
   if (earlier) {
     check_continuation(*earlier, plan, folder.path());
     plan = *earlier;

@@ -52,13 +52,10 @@ TEST(Linear, EveryLibraryGivesTheSameProducts) {
   EXPECT_THROW(f32_library("mkl2"), Error);
 }
 
-// Two processes of one machine must come to the same bits, whatever else runs on it.
-TEST(Linear, TheLibraryDependsOnTheProcessorOnly) {
-  const F32Products products = f32_products_of_processor();
-  EXPECT_EQ(products.forward, F32Library::onednn);
-  EXPECT_EQ(products.input_gradient, F32Library::onednn);
-  EXPECT_EQ(products.weight_gradient == F32Library::torch, is_intel());
-  EXPECT_EQ(f32_products(), products);
+// The border of the measurement is so far away that other work on the machine does not decide.
+TEST(Linear, MeasuringComesToTheSameChoiceAgain) {
+  const F32Products first = measured_f32_products();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(measured_f32_products(), first);
 }
 
 TEST(Linear, AFrozenWeightGetsNoGradient) {
