@@ -1,4 +1,6 @@
 // The two halves of the loss over a vocabulary: products with f32 results, and passes over rows of logits.
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,31 +67,65 @@ void check_rows() {
   }
 }
 
+struct Way {
+  const char* name;
+  at::ScalarType dtype;
+  nn::Bf16Products bf16;
+};
+
+constexpr Way kWays[] = {{"f32", at::kFloat, nn::Bf16Products::widened},
+                         {"bf16-widened", at::kBFloat16, nn::Bf16Products::widened},
+                         {"bf16-dot", at::kBFloat16, nn::Bf16Products::dot}};
+
 void check_products() {
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor a = at::randn({37, 576}).to(dtype), w = at::randn({1000, 576}).to(dtype);
+  for (const Way& way : kWays) {
+    const at::Tensor a = at::randn({37, 576}).to(way.dtype), w = at::randn({1000, 576}).to(way.dtype);
     const at::Tensor out = at::empty({37, 1000});
-    nn::product_f32(out, a, w);
-    require_close(std::string("product_f32 ") + toString(dtype), out,
+    nn::product_f32(out, a, w, /*accumulate=*/false, way.bf16);
+    require_close(std::string("product_f32 ") + way.name, out,
                   at::matmul(a.to(at::kDouble), w.to(at::kDouble).t()), 1e-6);
+    const at::Tensor g = at::randn({37, 1000}).to(way.dtype), back = at::empty({37, 576});
+    nn::back_product_f32(back, g, w, way.bf16);
+    require_close(std::string("back_product_f32 ") + way.name, back, at::matmul(g.to(at::kDouble), w.to(at::kDouble)),
+                  1e-6);
   }
 }
 
+using Product = std::function<void(const at::Tensor& states, const at::Tensor& logits, const at::Tensor& gradient,
+                                   const at::Tensor& head)>;
+
+void add_product(const std::string& name, int64_t rows, int64_t columns, int64_t width,
+                 const Product& product,
+                 at::ScalarType dtype) {
+  const std::string shape = std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(width);
+  benchmark::RegisterBenchmark((name + "/" + shape).c_str(), [=](benchmark::State& state) {
+    const at::Tensor states = at::randn({rows, width}).to(dtype), head = at::randn({columns, width}).to(dtype);
+    const at::Tensor logits = at::empty({rows, columns});
+    // As in the loss, a gradient row in bf16 lies at the start of its f32 row.
+    const at::Tensor gradient = logits.view(dtype).slice(1, 0, columns);
+    gradient.copy_(at::randn({rows, columns}));
+    for (auto unused : state) {
+      static_cast<void>(unused);
+      product(states, logits, gradient, head);
+    }
+    set_rate(state, "GFLOP", 2.0 * static_cast<double>(rows * width * columns));
+  })->Unit(benchmark::kMillisecond);
+}
+
 void add() {
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    for (const int64_t columns : {2048, 8192, 49152}) {
-      const std::string name = std::string("product_f32/") + (dtype == at::kFloat ? "f32" : "bf16") + "/448x" +
-                               std::to_string(columns) + "x576";
-      benchmark::RegisterBenchmark(name.c_str(), [dtype, columns](benchmark::State& state) {
-        const at::Tensor a = at::randn({448, 576}).to(dtype), w = at::randn({columns, 576}).to(dtype);
-        const at::Tensor out = at::empty({448, columns});
-        for (auto unused : state) {
-          static_cast<void>(unused);
-          nn::product_f32(out, a, w);
-          benchmark::DoNotOptimize(out);
-        }
-        set_rate(state, "GFLOP", 2.0 * 448.0 * 576.0 * static_cast<double>(columns));
-      })->Unit(benchmark::kMillisecond);
+  for (const Way& way : kWays) {
+    for (const int64_t width : {576, 1024}) {
+      const nn::Bf16Products bf16 = way.bf16;
+      add_product(std::string("product_f32/") + way.name, 256, 49152, width,
+                  [bf16](const at::Tensor& states, const at::Tensor& logits, const at::Tensor&, const at::Tensor& head) {
+                    nn::product_f32(logits, states, head, /*accumulate=*/false, bf16);
+                  },
+                  way.dtype);
+      add_product(std::string("back_product_f32/") + way.name, 256, 49152, width,
+                  [bf16](const at::Tensor& states, const at::Tensor&, const at::Tensor& gradient, const at::Tensor& head) {
+                    nn::back_product_f32(at::empty(states.sizes(), at::kFloat), gradient, head, bf16);
+                  },
+                  way.dtype);
     }
   }
   for (const auto& [name, kernels] : row_kernels()) {

@@ -1,6 +1,6 @@
 // The loops of the product on the way back (vocab_loss_product_kernel.h), compiled once per kind of factor; include
-// only from vocab_loss_product_*.cpp. A Dot has the type of an element, how many of them make a unit of four bytes, and
-// pack(), which lays the units of 32 columns side by side, and unit(), which reads one.
+// only from vocab_loss_product_*.cpp. A Dot has the type of an element, how many of them make a unit of four bytes,
+// copy(), which makes units of a row's elements, and pack(), which lays the units of 32 columns side by side.
 #pragma once
 
 #include <immintrin.h>
@@ -15,10 +15,10 @@ namespace pacer::nn::detail {
 namespace {
 
 constexpr int64_t kBackColumns = 32;
-constexpr int64_t kBackUnits = 256;  // of 32 columns: 32 kB
+constexpr int64_t kBackUnits = 192;  // of 32 columns: 24 kB
 constexpr int kBackRows = 12;        // times two registers of columns: 24 sums
 
-// out[N][columns] += g[unit][N] x w[unit][32]
+// out[N][columns] += g[N][unit] x w[unit][32], rows of g kBackUnits apart
 template <typename Dot, int N>
 void back_tile(const uint32_t* g, const uint32_t* w, int64_t units, float* out, int64_t stride, int64_t columns) {
   const auto low = static_cast<__mmask16>(columns >= 16 ? 0xffffu : (1u << columns) - 1u);
@@ -32,7 +32,7 @@ void back_tile(const uint32_t* g, const uint32_t* w, int64_t units, float* out, 
     const __m512i left = _mm512_load_si512(w + unit * kBackColumns);
     const __m512i right = _mm512_load_si512(w + unit * kBackColumns + 16);
     for (int n = 0; n < N; ++n) {
-      const __m512i factor = _mm512_set1_epi32(static_cast<int>(g[unit * N + n]));
+      const __m512i factor = _mm512_set1_epi32(static_cast<int>(g[n * kBackUnits + unit]));
       sum[n][0] = Dot::add(sum[n][0], left, factor);
       sum[n][1] = Dot::add(sum[n][1], right, factor);
     }
@@ -59,27 +59,6 @@ struct RowTiles {
   int64_t rows, count;
 };
 
-// [tile][unit][row of the tile]; where the depth is no whole number of units the rest is 0.
-template <typename Dot>
-void pack_gradients(const BackProductArguments& p, const RowTiles& tiles, int64_t first, int64_t elements,
-                    int64_t units, uint32_t* to) {
-  constexpr int64_t kItem = sizeof(typename Dot::Element);
-  const int64_t whole = elements / Dot::kPerUnit;
-  for (int64_t tile = 0; tile < tiles.count; ++tile) {
-    const int64_t begin = tiles.begin(tile), rows = tiles.begin(tile + 1) - begin;
-    for (int64_t row = 0; row < rows; ++row) {
-      const char* from = p.g + (begin + row) * p.g_stride + first * kItem;
-      uint32_t* place = to + begin * units + row;
-      constexpr int64_t kUnitBytes = Dot::kPerUnit * kItem;
-      for (int64_t unit = 0; unit < whole; ++unit) place[unit * rows] = Dot::unit(from + unit * kUnitBytes);
-      if (whole == units) continue;
-      uint32_t rest = 0;
-      std::memcpy(&rest, from + whole * kUnitBytes, static_cast<size_t>((elements - whole * Dot::kPerUnit) * kItem));
-      place[whole * rows] = rest;
-    }
-  }
-}
-
 // A share of the columns that come next: read by themselves they are too far apart for the processor to foresee.
 inline void fetch_rows(const char* w, int64_t stride, int64_t begin, int64_t end, int64_t bytes) {
   for (int64_t row = begin; row < end; ++row) {
@@ -96,7 +75,9 @@ void back_columns(const BackProductArguments& p, int64_t begin, int64_t end) {
   for (int64_t first = 0; first < p.depth; first += kBackUnits * Dot::kPerUnit) {
     const int64_t elements = std::min(kBackUnits * Dot::kPerUnit, p.depth - first);
     const int64_t units = (elements + Dot::kPerUnit - 1) / Dot::kPerUnit;
-    pack_gradients<Dot>(p, tiles, first, elements, units, gradients.get());
+    for (int64_t row = 0; row < p.rows; ++row) {
+      Dot::copy(p.g + row * p.g_stride + first * kItem, elements, gradients.get() + row * kBackUnits);
+    }
     for (int64_t column = begin; column < end; column += kBackColumns) {
       const int64_t columns = std::min(kBackColumns, end - column);
       Dot::pack(p.w + first * p.w_stride + column * kItem, p.w_stride, elements, columns, weights);
@@ -108,7 +89,7 @@ void back_columns(const BackProductArguments& p, int64_t begin, int64_t end) {
       for (int64_t tile = 0; tile < tiles.count; ++tile) {
         const int64_t row = tiles.begin(tile);
         fetch_rows(next, p.w_stride, next_rows * tile / tiles.count, next_rows * (tile + 1) / tiles.count, next_bytes);
-        any_back_tile<Dot, kBackRows>(static_cast<int>(tiles.begin(tile + 1) - row), gradients.get() + row * units,
+        any_back_tile<Dot, kBackRows>(static_cast<int>(tiles.begin(tile + 1) - row), gradients.get() + row * kBackUnits,
                                       weights, units, p.out + row * p.out_stride + column, p.out_stride, columns);
       }
     }

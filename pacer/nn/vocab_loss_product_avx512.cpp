@@ -9,6 +9,14 @@
 namespace pacer::nn::detail {
 namespace {
 
+void widen(const char* from, int64_t count, void* to) {
+  for (int64_t i = 0; i < count; i += 16) {
+    const auto live = static_cast<__mmask16>(count - i >= 16 ? 0xffffu : (1u << (count - i)) - 1u);
+    const __m512i bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(live, from + 2 * i));
+    _mm512_mask_storeu_epi32(static_cast<char*>(to) + 4 * i, live, _mm512_slli_epi32(bits, 16));
+  }
+}
+
 struct F32Dot {
   static __m512 add(__m512 sum, __m512i rows, __m512i weight) {
     return _mm512_fmadd_ps(_mm512_castsi512_ps(rows), _mm512_castsi512_ps(weight), sum);
@@ -16,10 +24,8 @@ struct F32Dot {
 
   using Element = float;
   static constexpr int64_t kPerUnit = 1;
-  static uint32_t unit(const char* at) {
-    uint32_t bits;
-    std::memcpy(&bits, at, sizeof bits);
-    return bits;
+  static void copy(const char* row, int64_t elements, uint32_t* to) {
+    std::memcpy(to, row, static_cast<size_t>(elements) * sizeof(float));
   }
   static void pack(const char* w, int64_t stride, int64_t elements, int64_t columns, uint32_t* to) {
     const auto low = static_cast<__mmask16>(columns >= 16 ? 0xffffu : (1u << columns) - 1u);
@@ -38,11 +44,7 @@ struct WideBf16 {
 
   using Element = uint16_t;
   static constexpr int64_t kPerUnit = 1;
-  static uint32_t unit(const char* at) {
-    uint16_t bits;
-    std::memcpy(&bits, at, sizeof bits);
-    return uint32_t{bits} << 16;
-  }
+  static void copy(const char* row, int64_t elements, uint32_t* to) { widen(row, elements, to); }
   static void pack(const char* w, int64_t stride, int64_t elements, int64_t columns, uint32_t* to) {
     const auto live = static_cast<__mmask32>(columns >= 32 ? 0xffffffffu : (1u << columns) - 1u);
     for (int64_t i = 0; i < elements; ++i) {
@@ -61,13 +63,7 @@ bool can() {
 
 }  // namespace
 
-void widen_bf16_avx512(const char* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; i += 16) {
-    const auto live = static_cast<__mmask16>(count - i >= 16 ? 0xffffu : (1u << (count - i)) - 1u);
-    const __m512i bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(live, from + 2 * i));
-    _mm512_mask_storeu_epi32(to + i, live, _mm512_slli_epi32(bits, 16));
-  }
-}
+void widen_bf16_avx512(const char* from, int64_t count, float* to) { widen(from, count, to); }
 
 Product f32_product_avx512() { return can() ? columns<F32Dot> : nullptr; }
 BackProduct f32_back_product_avx512() { return can() ? back_columns<F32Dot> : nullptr; }

@@ -16,10 +16,9 @@ struct Bf16Dot {
 
   using Element = uint16_t;
   static constexpr int64_t kPerUnit = 2;
-  static uint32_t unit(const char* at) {
-    uint32_t bits;
-    std::memcpy(&bits, at, sizeof bits);
-    return bits;
+  static void copy(const char* row, int64_t elements, uint32_t* to) {
+    if (elements % 2 != 0) to[elements / 2] = 0;  // a pair whose second half is missing
+    std::memcpy(to, row, static_cast<size_t>(elements) * sizeof(uint16_t));
   }
   // Two rows of w become 32 pairs, in the order of the columns.
   static void pack(const char* w, int64_t stride, int64_t elements, int64_t columns, uint32_t* to) {
