@@ -114,14 +114,15 @@ void add_product(const std::string& name, int64_t rows, int64_t columns, int64_t
 
 void add() {
   for (const Way& way : kWays) {
-    for (const int64_t width : {576, 1024}) {
+    // Bands of the two models of dspark_train: the larger vocabulary leaves room for fewer rows.
+    for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{256, 576}, {96, 1024}}) {
       const nn::Bf16Products bf16 = way.bf16;
-      add_product(std::string("product_f32/") + way.name, 256, 49152, width,
+      add_product(std::string("product_f32/") + way.name, rows, 49152, width,
                   [bf16](const at::Tensor& states, const at::Tensor& logits, const at::Tensor&, const at::Tensor& head) {
                     nn::product_f32(logits, states, head, /*accumulate=*/false, bf16);
                   },
                   way.dtype);
-      add_product(std::string("back_product_f32/") + way.name, 256, 49152, width,
+      add_product(std::string("back_product_f32/") + way.name, rows, 49152, width,
                   [bf16](const at::Tensor& states, const at::Tensor&, const at::Tensor& gradient, const at::Tensor& head) {
                     nn::back_product_f32(at::empty(states.sizes(), at::kFloat), gradient, head, bf16);
                   },
