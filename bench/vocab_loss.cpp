@@ -82,8 +82,8 @@ void check_products() {
     const at::Tensor a = at::randn({37, 576}).to(way.dtype), w = at::randn({1000, 576}).to(way.dtype);
     const at::Tensor out = at::empty({37, 1000});
     nn::product_f32(out, a, w, /*accumulate=*/false, way.bf16);
-    require_close(std::string("product_f32 ") + way.name, out,
-                  at::matmul(a.to(at::kDouble), w.to(at::kDouble).t()), 1e-6);
+    require_close(std::string("product_f32 ") + way.name, out, at::matmul(a.to(at::kDouble), w.to(at::kDouble).t()),
+                  1e-6);
     const at::Tensor g = at::randn({37, 1000}).to(way.dtype), back = at::empty({37, 576});
     nn::back_product_f32(back, g, w, way.bf16);
     require_close(std::string("back_product_f32 ") + way.name, back, at::matmul(g.to(at::kDouble), w.to(at::kDouble)),
@@ -94,8 +94,7 @@ void check_products() {
 using Product = std::function<void(const at::Tensor& states, const at::Tensor& logits, const at::Tensor& gradient,
                                    const at::Tensor& head)>;
 
-void add_product(const std::string& name, int64_t rows, int64_t columns, int64_t width,
-                 const Product& product,
+void add_product(const std::string& name, int64_t rows, int64_t columns, int64_t width, const Product& product,
                  at::ScalarType dtype) {
   const std::string shape = std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(width);
   benchmark::RegisterBenchmark((name + "/" + shape).c_str(), [=](benchmark::State& state) {
@@ -117,16 +116,18 @@ void add() {
     // Bands of the two models of dspark_train: the larger vocabulary leaves room for fewer rows.
     for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{256, 576}, {96, 1024}}) {
       const nn::Bf16Products bf16 = way.bf16;
-      add_product(std::string("product_f32/") + way.name, rows, 49152, width,
-                  [bf16](const at::Tensor& states, const at::Tensor& logits, const at::Tensor&, const at::Tensor& head) {
-                    nn::product_f32(logits, states, head, /*accumulate=*/false, bf16);
-                  },
-                  way.dtype);
-      add_product(std::string("back_product_f32/") + way.name, rows, 49152, width,
-                  [bf16](const at::Tensor& states, const at::Tensor&, const at::Tensor& gradient, const at::Tensor& head) {
-                    nn::back_product_f32(at::empty(states.sizes(), at::kFloat), gradient, head, bf16);
-                  },
-                  way.dtype);
+      add_product(
+          std::string("product_f32/") + way.name, rows, 49152, width,
+          [bf16](const at::Tensor& states, const at::Tensor& logits, const at::Tensor&, const at::Tensor& head) {
+            nn::product_f32(logits, states, head, /*accumulate=*/false, bf16);
+          },
+          way.dtype);
+      add_product(
+          std::string("back_product_f32/") + way.name, rows, 49152, width,
+          [bf16](const at::Tensor& states, const at::Tensor&, const at::Tensor& gradient, const at::Tensor& head) {
+            nn::back_product_f32(at::empty(states.sizes(), at::kFloat), gradient, head, bf16);
+          },
+          way.dtype);
     }
   }
   for (const auto& [name, kernels] : row_kernels()) {

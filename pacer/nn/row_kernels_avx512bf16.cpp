@@ -7,11 +7,13 @@ namespace {
 
 // Two products per lane and instruction; the pair of x is broadcast as one 32-bit element.
 template <Fetch kFetch, int kRows, int kVectors>
-void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, float* y,
+void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, bool add, float* y,
           int64_t y_stride) {
   __m512 acc[kRows][kVectors];
-  for (auto& row : acc) {
-    for (__m512& sum : row) sum = _mm512_setzero_ps();
+  for (int m = 0; m < kRows; ++m) {
+    for (int v = 0; v < kVectors; ++v) {
+      acc[m][v] = add ? _mm512_loadu_ps(y + m * y_stride + 16 * v) : _mm512_setzero_ps();
+    }
   }
   for (int64_t k = 0; k < steps; ++k, panel += 2 * lanes) {
     __m512bh w[kVectors];

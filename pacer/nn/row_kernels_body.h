@@ -70,13 +70,14 @@ PACER_INLINE Vec exponential(const Vec& x) {
 // ---- product ----
 
 // Fetches a line ahead of its use. Near, few rows wait for memory and do best with a short way, while many compute so
-// long that a line must be on its way earlier, and it must not push the rows of x out of the first cache level.
-// Measured with panels of 64 outputs; a wrong choice costs up to a third at some numbers of rows.
+// long that a line must be on its way earlier, to the second cache level first: in the first one it would push out the
+// rows of x. Measured with panels of 64 outputs; a wrong choice costs up to a third at some numbers of rows.
 template <Fetch kFetch, int kRows>
 PACER_INLINE void fetch_ahead(const void* line) {
   const char* at = static_cast<const char*>(line);
   if constexpr (kFetch == Fetch::far || kRows > 5) {
     Vec::prefetch(at + 8192);
+    if constexpr (kRows > 5) Vec::prefetch_near(at + 1024);
   } else if constexpr (kRows <= 2) {
     Vec::prefetch(at + 1024);
   } else {
@@ -87,13 +88,19 @@ PACER_INLINE void fetch_ahead(const void* line) {
 // The loops below take one vector of the panel at a time through all rows: that leaves the registers to the sums, and
 // the values of x come from the first cache level as operands of the multiplications.
 
+// y as the first sums, or 0.
+template <int kRows, int kVectors>
+PACER_INLINE void first_sums(bool add, const float* y, int64_t y_stride, Vec (&acc)[kRows][kVectors]) {
+  for (int m = 0; m < kRows; ++m) {
+    for (int v = 0; v < kVectors; ++v) acc[m][v] = add ? Vec::load(y + m * y_stride + 16 * v) : Vec::all(0.0f);
+  }
+}
+
 template <Fetch kFetch, int kRows, int kVectors>
-void tile(const float* x, int64_t x_stride, const float* panel, int64_t steps, int64_t lanes, float* y,
+void tile(const float* x, int64_t x_stride, const float* panel, int64_t steps, int64_t lanes, bool add, float* y,
           int64_t y_stride) {
   Vec acc[kRows][kVectors];
-  for (auto& row : acc) {
-    for (Vec& sum : row) sum = Vec::all(0.0f);
-  }
+  first_sums(add, y, y_stride, acc);
   for (int64_t k = 0; k < steps; ++k, panel += lanes) {
     for (int v = 0; v < kVectors; ++v) {
       const Vec w = Vec::load(panel + 16 * v);
@@ -108,12 +115,10 @@ void tile(const float* x, int64_t x_stride, const float* panel, int64_t steps, i
 
 // A step's pairs of bf16, widened.
 template <Fetch kFetch, int kRows, int kVectors>
-void tile(const float* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, float* y,
+void tile(const float* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, bool add, float* y,
           int64_t y_stride) {
   Vec acc[kRows][kVectors];
-  for (auto& row : acc) {
-    for (Vec& sum : row) sum = Vec::all(0.0f);
-  }
+  first_sums(add, y, y_stride, acc);
   for (int64_t k = 0; k < steps; ++k, panel += 2 * lanes) {
     // The first of each pair through all rows, then the second: both at once would need more registers than there are.
     for (int v = 0; v < kVectors; ++v) {
@@ -134,7 +139,7 @@ void tile(const float* x, int64_t x_stride, const uint16_t* panel, int64_t steps
 
 // Of bf16 by an instruction of its own, in the file that has one.
 template <Fetch kFetch, int kRows, int kVectors>
-void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, float* y,
+void tile(const uint16_t* x, int64_t x_stride, const uint16_t* panel, int64_t steps, int64_t lanes, bool add, float* y,
           int64_t y_stride);
 
 template <typename T>
@@ -142,17 +147,24 @@ void widen(const T* x, int64_t count, float* wide) {
   for (int64_t i = 0; i < count; i += 16) store_some(load_some(x + i, count - i), wide + i, count - i);
 }
 
-// As one tile, or as two of half the outputs where the sums of all would not fit into the registers; either way a line
-// of the panel is read once.
+// As one tile, or as two of half the outputs where the sums of all would not fit into the registers. The halves take
+// turns every few steps, so that a panel is read as it lies in memory; read one half behind the other it comes a tenth
+// slower.
 template <Fetch kFetch, int kRows, int kVectors, typename Rows, typename T>
 PACER_INLINE void whole_tile(const Rows* x, int64_t x_stride, const T* panel, int64_t steps, int64_t lanes, float* y,
                              int64_t y_stride) {
   if constexpr (std::is_same_v<Rows, float> && kRows * kVectors > 24 && kVectors % 2 == 0) {
-    constexpr int64_t kHalf = kVectors / 2 * 16, kPair = sizeof(T) == 2 ? 2 : 1;
-    tile<kFetch, kRows, kVectors / 2>(x, x_stride, panel, steps, lanes, y, y_stride);
-    tile<kFetch, kRows, kVectors / 2>(x, x_stride, panel + kHalf * kPair, steps, lanes, y + kHalf, y_stride);
+    constexpr int64_t kHalf = kVectors / 2 * 16, kPair = sizeof(T) == 2 ? 2 : 1, kTurn = 32;
+    for (int64_t begin = 0; begin < steps; begin += kTurn) {
+      const int64_t count = steps - begin < kTurn ? steps - begin : kTurn;
+      const T* part = panel + begin * lanes * kPair;
+      const Rows* inputs = x + begin * kPair;
+      tile<kFetch, kRows, kVectors / 2>(inputs, x_stride, part, count, lanes, begin > 0, y, y_stride);
+      tile<kFetch, kRows, kVectors / 2>(inputs, x_stride, part + kHalf * kPair, count, lanes, begin > 0, y + kHalf,
+                                        y_stride);
+    }
   } else {
-    tile<kFetch, kRows, kVectors>(x, x_stride, panel, steps, lanes, y, y_stride);
+    tile<kFetch, kRows, kVectors>(x, x_stride, panel, steps, lanes, false, y, y_stride);
   }
 }
 
