@@ -78,6 +78,7 @@ std::vector<EnvironmentNote> general_notes() {
           value("OMP_NUM_THREADS").empty() ? "set it to cores / ranks when several ranks share a machine" : ""),
       general_note("OMP_WAIT_POLICY", "what waiting threads do",
                    value("OMP_WAIT_POLICY") == "passive" ? "" : "set it to passive: spinning threads slow each other"),
+      general_note("GOMP_SPINCOUNT", "how often a waiting thread looks before it sleeps"),
       general_note("THP_MEM_ALLOC_ENABLE", "pages of 2 MiB for large tensors",
                    value("THP_MEM_ALLOC_ENABLE") == "1" ? "" : "set it to 1: small pages make large tensors slow"),
       general_note("PACER_KERNELS", "instruction set of own kernels",

@@ -94,14 +94,15 @@ TEST(CommandLine, WithJsonAnErrorIsAnObjectOnStdout) {
   EXPECT_EQ(pacer({"report", "/nowhere/at/all"}).exit_code, 3) << "data";
 }
 
-TEST(CommandLine, ItStartsOnceMoreWithPassiveWaiting) {
+TEST(CommandLine, ItStartsOnceMoreWithShortWaits) {
   // The OpenMP library prints its settings while it is loaded, so the last print is of the process that does the work.
-  const std::vector<std::string> environment = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_DISPLAY_ENV=true"};
+  const std::vector<std::string> environment = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_DISPLAY_ENV=verbose"};
   const Outcome outcome = pacer({"config", "schema"}, environment);
   EXPECT_EQ(outcome.exit_code, 0);
   const size_t last = outcome.error.rfind("OMP_WAIT_POLICY");
   ASSERT_NE(last, std::string::npos) << outcome.error;
   EXPECT_NE(outcome.error.find("PASSIVE", last), std::string::npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("GOMP_SPINCOUNT = '2000'", last), std::string::npos) << outcome.error;
   const Outcome active = pacer({"config", "schema"}, {"OMP_WAIT_POLICY=active", "OMP_DISPLAY_ENV=true"});
   EXPECT_NE(active.error.find("ACTIVE"), std::string::npos) << "a setting of the user stays";
   for (const std::vector<std::string>& text : {std::vector<std::string>{}, {"--help"}, {"train", "-h"}}) {
