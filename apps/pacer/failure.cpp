@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <c10/util/Exception.h>
@@ -77,6 +78,9 @@ Error to_error(std::exception_ptr failure) {
   } catch (const std::bad_alloc&) {
     return out_of_memory({});
   } catch (const std::filesystem::filesystem_error& error) {
+    if (error.code() == std::errc::filename_too_long) {
+      return Error(ErrorKind::usage, error.what(), "a path has at most 4095 bytes, each of its names at most 255");
+    }
     return Error(ErrorKind::resources, error.what(), "may this user read and write there, and is there space?");
   } catch (const std::exception& error) {
     return Error(ErrorKind::bug, error.what(), kBugHint);

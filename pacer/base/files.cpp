@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -259,6 +261,15 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t previous) {
 }
 
 fs::path inside(const fs::path& folder, const std::string& name) {
+  // What the system would refuse, or cut at the zero byte.
+  const auto too_long = [](const fs::path& part) { return part.string().size() > NAME_MAX; };
+  if (const fs::path path(name); name.size() >= PATH_MAX || name.find('\0') != std::string::npos ||
+                                 std::any_of(path.begin(), path.end(), too_long)) {
+    throw Error(ErrorKind::format,
+                folder.string() + ": the name '" + name.substr(0, std::min<size_t>(name.find('\0'), 60)) + "...' of " +
+                    std::to_string(name.size()) + " bytes cannot be one of a file",
+                "files of a model lie in its folder under names of at most " + std::to_string(NAME_MAX) + " bytes");
+  }
   const fs::path relative = fs::path(name).lexically_normal();
   if (name.empty() || relative.is_absolute() || relative.begin()->string() == "..") {
     throw Error(ErrorKind::format, folder.string() + ": the name '" + name + "' leads out of the folder",

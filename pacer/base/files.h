@@ -68,7 +68,8 @@ class MappedFile {
 // CRC-32C (Castagnoli), the checksum of every manifest and of TensorBoard records. `previous` continues a sum.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t previous = 0);
 
-// Joins a name from a file to its folder. Throws Error{format} when the result would lie outside of it.
+// Joins a name from a file to its folder. Throws Error{format} when the result would lie outside of it, or no
+// file can have that name.
 std::filesystem::path inside(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace pacer

@@ -278,6 +278,22 @@ TEST(Inside, ANameMustNotLeadOutOfItsFolder) {
   }
 }
 
+TEST(Inside, ANameThatNoFileCanHaveIsRefused) {
+  const std::string longest(255, 'a');
+  EXPECT_EQ(inside("/m", longest + "/b"), fs::path("/m") / longest / "b");
+  std::string deep = "b";
+  while (deep.size() < 4096) deep = "folder/" + deep;
+  for (const std::string& name : {longest + "a", "b/" + longest + "a", deep, std::string("model\0.safetensors", 18)}) {
+    try {
+      inside("/m", name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::format);
+      EXPECT_LT(std::string(error.what()).size(), 300u);
+    }
+  }
+}
+
 RC_GTEST_PROP(Inside, TheResultLiesInTheFolderOrThereIsAnError, ()) {
   const auto parts = *rc::gen::container<std::vector<std::string>>(
       rc::gen::element<std::string>("..", ".", "a", "b", "", "...", "a..", " "));

@@ -202,6 +202,13 @@ std::map<std::string, Provoke> models() {
                        R"({"weight_map": {"a": "../model/model.safetensors"}})");
          return pacer(s.generate("leaves", {"--raw"}));
        }},
+      {"impossible-name",
+       [](Scene& s) {
+         s.folder_with("impossible", "model.safetensors.index.json",
+                       R"({"weight_map": {"a": ")" + std::string(300, 'x') + R"("}})");
+         return pacer(s.generate("impossible", {"--raw"}));
+       }},
+      {"path-too-long", [](Scene& s) { return pacer(s.generate(std::string(300, 'x'), {"--raw"})); }},
       {"pickled",
        [](Scene& s) {
          s.folder_with("pickled", "pytorch_model.bin", "x");
