@@ -5,6 +5,7 @@
 #include "pacer/base/files.h"
 #include "pacer/base/json.h"
 #include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
 #include "tests/support/files.h"
 
 namespace pacer::cli {
@@ -42,6 +43,26 @@ TEST(BenchCommand, ACaseThatFailsIsALineWithAStatusAndAnExitCode) {
   const Outcome late =
       pacer({"bench", "decode", "--case", "tiny", "--works", tiny, "--steps", "1000000", "--timeout", "1"});
   EXPECT_EQ(lines_of(late.out).at(0).at("status"), "timeout") << late.out;
+}
+
+TEST(BenchCommand, CheckSaysHowFarLogitsLieFromF32) {
+  const test::TemporaryFolder folder;
+  write_tiny_model(folder.path() / "model");
+  const std::string file = (folder.path() / "model.gguf").string();
+  ASSERT_EQ(
+      pacer({"model", "convert", (folder.path() / "model").string(), file, "--to", "gguf", "--type", "f32"}).exit_code,
+      0);
+  const Outcome outcome =
+      pacer({"bench", "gguf", "--case", "tiny", "--works", tiny, "--model", file, "--dtype", "f32,bf16", "--check"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const std::vector<Json> lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 2u);
+  const Json exact = lines[0].at("work").at("logits_from_f32"), rounded = lines[1].at("work").at("logits_from_f32");
+  EXPECT_EQ(exact.at("tokens"), 256);
+  EXPECT_EQ(exact.at("relative_l2"), 0.0) << "the same weights, computed the same way";
+  EXPECT_GT(rounded.at("relative_l2").get<double>(), 1e-4);
+  EXPECT_LT(rounded.at("relative_l2").get<double>(), 2e-2);
+  EXPECT_GE(rounded.at("relative_l2_worst_row").get<double>(), rounded.at("relative_l2").get<double>());
 }
 
 TEST(BenchCommand, StartsItselfToMeasureAStart) {
