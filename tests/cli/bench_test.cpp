@@ -48,6 +48,9 @@ TEST(BenchCommand, ACaseThatFailsIsALineWithAStatusAndAnExitCode) {
 TEST(BenchCommand, CheckSaysHowFarLogitsLieFromF32) {
   const test::TemporaryFolder folder;
   write_tiny_model(folder.path() / "model");
+  OrderedJson tokenizer = byte_tokenizer();
+  tokenizer["pre_tokenizer"]["use_regex"] = true;  // as GPT-2's, which GGUF has a name for
+  write_file(folder.path() / "model" / "tokenizer.json", tokenizer.dump());
   const std::string file = (folder.path() / "model.gguf").string();
   ASSERT_EQ(
       pacer({"model", "convert", (folder.path() / "model").string(), file, "--to", "gguf", "--type", "f32"}).exit_code,
@@ -61,7 +64,8 @@ TEST(BenchCommand, CheckSaysHowFarLogitsLieFromF32) {
   EXPECT_EQ(exact.at("tokens"), 256);
   EXPECT_EQ(exact.at("relative_l2"), 0.0) << "the same weights, computed the same way";
   EXPECT_GT(rounded.at("relative_l2").get<double>(), 1e-4);
-  EXPECT_LT(rounded.at("relative_l2").get<double>(), 2e-2);
+  EXPECT_LT(rounded.at("relative_l2").get<double>(), 0.1)
+      << "some per cent in a model of random weights; other logits: 1.4";
   EXPECT_GE(rounded.at("relative_l2_worst_row").get<double>(), rounded.at("relative_l2").get<double>());
 }
 
