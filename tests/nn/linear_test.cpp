@@ -7,7 +7,6 @@
 #include <ATen/ops/randn.h>
 
 #include "pacer/base/error.h"
-#include "pacer/nn/kernel_choice.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::nn {
