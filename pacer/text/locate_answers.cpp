@@ -51,7 +51,9 @@ class Locator {
   std::vector<LocatedAnswer> run() {
     std::vector<size_t> answers;
     for (size_t i = 0; i < messages_.size(); ++i) {
-      if (messages_[i].is_object() && messages_[i].value("role", "") == "assistant") answers.push_back(i);
+      if (!messages_[i].is_object()) continue;
+      const auto role = messages_[i].find("role");  // may be anything, null too
+      if (role != messages_[i].end() && *role == "assistant") answers.push_back(i);
     }
     if (answers.empty()) return {};
     require_bounded_work(answers.size());
