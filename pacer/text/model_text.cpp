@@ -29,7 +29,7 @@ std::optional<std::string> template_text(const Json& value, const std::string& p
   if (value.is_string()) return value.get<std::string>();
   if (value.is_array()) {
     for (const Json& entry : value) {
-      if (entry.is_object() && entry.value("name", "") == "default" && entry.contains("template") &&
+      if (entry.is_object() && entry.contains("name") && entry["name"] == "default" && entry.contains("template") &&
           entry["template"].is_string()) {
         return entry["template"].get<std::string>();
       }
