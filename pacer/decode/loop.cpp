@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <ATen/ops/cat.h>
 #include <c10/core/InferenceMode.h>
 
 #include "pacer/base/error.h"
@@ -35,7 +36,28 @@ struct Text {
     }
     limit = options.sampling.max_new_tokens;
     if (target.config().max_position > 0 && room < limit) limit = room, limited_by = Finish::context;
-    cache = target.new_cache(position + limit);
+  }
+
+  // The last rows of the prompt and, with taps, the tapped rows of all of it.
+  target::TargetOutput prefill(const std::vector<int64_t>& prompt, const target::Taps& taps) {
+    PromptMemory::Beginning known;
+    if (options.memory) known = options.memory->take(prompt, taps);
+    made.prompt_known = known.length;
+    cache = known.cache ? std::move(known.cache) : target.new_cache(position + limit);
+    target::TargetOutput output = forward({prompt.begin() + known.length, prompt.end()}, taps);
+    if (known.tapped.defined()) output.tapped = at::cat({known.tapped, output.tapped});
+    if (options.memory) {
+      ids = prompt;
+      if (!taps.empty()) tapped.push_back(output.tapped);
+    }
+    return output;
+  }
+
+  // The text has ended: its rows may be the beginning of the next one's.
+  void remember(const target::Taps& taps) {
+    if (!options.memory) return;
+    ids.insert(ids.end(), made.tokens.begin(), made.tokens.end());
+    options.memory->keep(std::move(cache), std::move(ids), taps, std::move(tapped));
   }
 
   UniformSource& uniforms() { return options.uniforms ? *options.uniforms : own_uniforms; }
@@ -85,7 +107,9 @@ struct Text {
   CounterUniforms own_uniforms;
   PhaseClock watch;
   std::unique_ptr<target::KvCache> cache;
-  int64_t position = 0;  // of the anchor
+  std::vector<int64_t> ids;        // of the prompt, for the memory
+  std::vector<at::Tensor> tapped;  // of the rows in the cache, for the memory
+  int64_t position = 0;            // of the anchor
   int64_t limit = 0;
   Finish limited_by = Finish::length;
   bool done = false;
@@ -131,7 +155,7 @@ Decoded decode_plain(const target::Target& target, const std::vector<int64_t>& p
   const c10::InferenceMode inference;
   Text text(target, prompt, options);
   text.watch.lap(text.made.times.other);
-  at::Tensor last = text.forward(prompt, {}).last.slice(0, text.position - 1, text.position);
+  at::Tensor last = text.prefill(prompt, {}).last.slice(0, -1);
   text.watch.lap(text.made.times.prefill);
   text.commit(text.choose(last, text.position - 1), Origin::target);
   while (!text.done) {
@@ -140,6 +164,7 @@ Decoded decode_plain(const target::Target& target, const std::vector<int64_t>& p
     text.commit(text.choose(last, text.position), Origin::target);
     ++text.position;
   }
+  text.remember({});
   text.watch.lap(text.made.times.other);
   return std::move(text.made);
 }
@@ -167,9 +192,10 @@ struct SpeculativeDecoder::State {
     }
     PhaseTimes& times = text.made.times;
     text.watch.lap(times.other);
-    const target::TargetOutput output = text.forward(prompt, taps);
+    const target::TargetOutput output = text.prefill(prompt, taps);
     text.watch.lap(times.prefill);
-    text.commit(text.choose(output.last.slice(0, text.position - 1, text.position), text.position - 1), Origin::target);
+    text.commit(text.choose(output.last.slice(0, -1), text.position - 1), Origin::target);
+    if (text.done) text.remember(taps);
     text.watch.lap(times.other);
     if (!text.done) proposer.start(prompt, output.tapped);
     if (!text.done && own_lookup) own_lookup->start(prompt, {});
@@ -323,9 +349,12 @@ struct SpeculativeDecoder::State {
     }
     text.made.rounds.push_back(std::move(record));
 
-    if (!text.done) {
-      const int64_t seen = verdict.accepted + 1;  // anchor and accepted drafts
-      text.cache->crop(text.position + seen);
+    const int64_t seen = verdict.accepted + 1;  // anchor and accepted drafts
+    text.cache->crop(text.position + seen);
+    if (text.options.memory && !taps.empty()) text.tapped.push_back(output.tapped.slice(0, 0, seen));
+    if (text.done) {
+      text.remember(taps);
+    } else {
       const std::vector<int64_t>& verified = text.made.rounds.back().verified;
       const std::vector<int64_t> committed(verified.begin(), verified.begin() + static_cast<std::ptrdiff_t>(seen));
       text.watch.lap(times.other);

@@ -11,6 +11,7 @@
 
 #include "pacer/decode/pace.h"
 #include "pacer/decode/phase_times.h"
+#include "pacer/decode/prompt_memory.h"
 #include "pacer/decode/sampling.h"
 #include "pacer/decode/statistics.h"
 #include "pacer/decode/verify.h"
@@ -36,6 +37,8 @@ struct DecodeOptions {
   // Decides round by round whether to draft and how far; null: the whole proposal, every round. Speculative decoding
   // only.
   Pace* pace = nullptr;
+  // What the text before, of the same target, has in common with this one is not computed again; null: everything is.
+  PromptMemory* memory = nullptr;
   UniformSource* uniforms = nullptr;  // null: CounterUniforms(sampling.seed, sample)
   Verifier verifier = verify;
   std::function<void(int64_t token, Origin origin)> on_token;  // called as tokens become certain
@@ -49,6 +52,7 @@ struct Decoded {
   Finish finish = Finish::length;
   std::vector<RoundRecord> rounds;  // empty in plain decoding
   PhaseTimes times;
+  int64_t prompt_known = 0;  // tokens of the prompt that the memory knew
   AcceptanceCounts counts() const;
 };
 

@@ -1,6 +1,7 @@
 #include "pacer/eval/measure.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -26,7 +27,8 @@ uint64_t sample_of(const std::string& task, const std::string& id, size_t turn) 
 }
 
 RunFigures figures_of(const Decoded& decoded) {
-  return {static_cast<int64_t>(decoded.tokens.size()), decoded.finish, decoded.times, decoded.counts()};
+  return {static_cast<int64_t>(decoded.tokens.size()), decoded.prompt_known, decoded.finish, decoded.times,
+          decoded.counts()};
 }
 
 void add_calibration(const Decoded& decoded, decode::Calibration& calibration) {
@@ -86,18 +88,22 @@ class Measurement {
       for (size_t i = 0; i < 4; ++i) {
         switch ((first + i) % 4) {
           case 0:
-            plain = decode::decode_plain(target_, ids, settings);
+            plain = decode::decode_plain(target_, ids, with_memory(settings, Way::plain));
             break;
           case 1:
-            if (draft_ && options_.pace != PaceUse::only) fast = decode_with(*draft_, ids, settings, nullptr);
+            if (draft_ && options_.pace != PaceUse::only) {
+              fast = decode_with(*draft_, ids, with_memory(settings, Way::drafted), nullptr);
+            }
             break;
           case 2:
-            if (options_.lookup) looked_up = decode::decode_speculative(target_, lookup_, ids, settings);
+            if (options_.lookup) {
+              looked_up = decode::decode_speculative(target_, lookup_, ids, with_memory(settings, Way::looked_up));
+            }
             break;
           default:
             if (options_.pace == PaceUse::off) break;
             draft::Proposer& proposer = draft_ ? *draft_ : lookup_;
-            paced = decode_with(proposer, ids, settings, &pace_);
+            paced = decode_with(proposer, ids, with_memory(settings, Way::paced), &pace_);
         }
       }
       result.plain = figures_of(*plain);
@@ -114,6 +120,14 @@ class Measurement {
   }
 
  private:
+  enum class Way : uint8_t { plain, drafted, looked_up, paced };
+
+  // A memory for each way of decoding: none lives on what another has computed.
+  DecodeOptions with_memory(DecodeOptions settings, Way way) {
+    settings.memory = &memories_[static_cast<size_t>(way)];
+    return settings;
+  }
+
   std::vector<int64_t> encode(const Task& task, const data::Prompt& prompt, size_t turn,
                               const std::vector<std::string>& answers) const {
     data::Prompt asked = prompt;
@@ -179,6 +193,7 @@ class Measurement {
   const Words& words_;
   const MeasureOptions& options_;
   DecodeOptions settings_;
+  std::array<decode::PromptMemory, 4> memories_;
   size_t turns_measured_ = 0;
 };
 

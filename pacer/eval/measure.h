@@ -18,6 +18,7 @@ namespace pacer::eval {
 // One text by one way of decoding.
 struct RunFigures {
   int64_t new_tokens = 0;
+  int64_t prompt_known = 0;  // tokens of the prompt that the text before had computed
   decode::Finish finish = decode::Finish::length;
   decode::PhaseTimes times;
   decode::AcceptanceCounts counts;  // empty for plain decoding
@@ -80,9 +81,9 @@ struct MeasureOptions {
 };
 
 // Every turn is decoded plainly, with the draft (null: not at all), by prompt lookup and, if asked for, with a pacing
-// rule, each with caches of its own; which one comes first changes from turn to turn, so that a machine that warms up
-// or slows down favours none. The plain text is the answer that a later turn sees. One short text per way is decoded
-// before anything is measured.
+// rule, each with caches of its own, which remember the beginning that a prompt shares with the one before; which one
+// comes first changes from turn to turn, so that a machine that warms up or slows down favours none. The plain text is
+// the answer that a later turn sees. One short text per way is decoded before anything is measured.
 //
 // Counts and texts depend on the prompt, its task's name and the seed only, not on the order of tasks or prompts; the
 // counts under a pacing rule, and sampled texts under it, also depend on what the clock said.

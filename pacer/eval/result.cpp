@@ -60,6 +60,7 @@ OrderedJson summary_json(const Summary& summary) {
   json["prompts"] = summary.prompts;
   json["turns"] = summary.turns;
   json["prompt_tokens"] = summary.prompt_tokens;
+  json["prompt_tokens_known"] = summary.prompt_tokens_known;
   json["plain"] = run_json(summary.plain.new_tokens, summary.plain.times);
   json["speculative"] = summary.speculative ? totals_json(*summary.speculative) : OrderedJson(nullptr);
   json["paced"] = summary.paced ? totals_json(*summary.paced) : OrderedJson(nullptr);

@@ -112,6 +112,7 @@ Summary summarise(const std::vector<TaskResult>& tasks) {
     turns.push_back(turn);
     prompts.emplace(task->name, turn->id);
     summary.prompt_tokens += turn->prompt_tokens;
+    summary.prompt_tokens_known += turn->plain.prompt_known;
     add(summary.plain, turn->plain);
     summary.calibration.add(turn->calibration);
   }

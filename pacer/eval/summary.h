@@ -34,6 +34,7 @@ struct Totals {
 
 struct Summary {
   int64_t prompts = 0, turns = 0, prompt_tokens = 0;
+  int64_t prompt_tokens_known = 0;  // of those, what plain decoding did not compute again
   Totals plain;
   std::optional<Totals> speculative, paced, lookup;
   decode::Calibration calibration;

@@ -14,9 +14,8 @@ constexpr double kBf16Runs = 3.5;  // plain, speculative, paced and by prompt lo
 constexpr double kF32Runs = 4.0;   // plain and speculative at twice the bytes per weight
 constexpr double kLaneGain = 0.8;  // of each lane: they share the memory
 constexpr int64_t kEvaluationPrompts = 20, kExactPrompts = 6;
-// Beyond this the templates repeat more than they teach.
-constexpr int64_t kMostProblems = 1200, kMostMixed = 6000;
-constexpr double kMixedMinutes = 20;  // fewer hold too few answers for several kinds
+constexpr int64_t kMostPrompts = 6000;  // a thousand fewer than there are
+constexpr double kMixedMinutes = 20;    // fewer hold too few answers for several kinds
 constexpr int64_t kFewestPrompts = 48;
 constexpr double kSlack = 0.08;  // of the minutes: loading, saving, validation, report; and plans are estimates
 
@@ -65,8 +64,7 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
   plan.prompts = wishes.prompts;
   if (plan.prompts == 0) {
     const double affordable = std::floor(0.3 * std::max(rest, 0.0) / speed.answer_s);
-    const bool mixed = wishes.training_prompts() == TrainingPrompts::mixed;
-    plan.prompts = std::min(mixed ? kMostMixed : kMostProblems, static_cast<int64_t>(affordable));
+    plan.prompts = std::min(kMostPrompts, static_cast<int64_t>(affordable));
     if (plan.prompts < kFewestPrompts && wishes.steps > 0) plan.prompts = kFewestPrompts;
   }
   plan.validation_prompts = std::clamp<int64_t>(plan.prompts / 16, 4, 32);

@@ -9,7 +9,7 @@
 namespace pacer::workflow {
 namespace {
 
-constexpr int64_t kProblemsAlone = 1400, kProblemsMixed = 2800, kEveryday = 4200;
+constexpr int64_t kProblemsAlone = 7000, kProblemsMixed = 2800, kEveryday = 4200;
 
 std::string line(const std::string& id, const std::string& kind, const std::string& text) {
   return Json{{"id", id}, {"kind", kind}, {"turns", {text}}}.dump() + "\n";

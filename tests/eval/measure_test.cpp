@@ -9,6 +9,7 @@
 
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
+#include "pacer/eval/summary.h"
 #include "tests/decode/toy.h"
 #include "tests/eval/toy_words.h"
 #include "tests/support/files.h"
@@ -149,6 +150,10 @@ TEST(Measure, ASecondTurnSeesThePlainAnswer) {
   EXPECT_EQ(first.id, second.id);
   EXPECT_EQ(second.turn, 1);
   EXPECT_EQ(second.prompt_tokens, 2 + 30 + 2);  // question, answer, question
+  EXPECT_EQ(second.plain.prompt_known, 2 + 29) << "all of the first turn but its newest token";
+  EXPECT_EQ(second.speculative->figures.prompt_known, 2 + 29);
+  EXPECT_EQ(summarise(results).prompt_tokens_known,
+            2 + 29 + results[0].turns[0].plain.prompt_known + first.plain.prompt_known);
   MeasureOptions options = options_of();
   options.max_turns = 1;
   EXPECT_EQ(run(options)[0].turns.size(), 3u);

@@ -13,7 +13,7 @@ inline eval::Words toy_words(int64_t vocab) {
   words.encode = [vocab](const OrderedJson& messages, const OrderedJson&) {
     std::vector<int64_t> ids;
     for (const OrderedJson& message : messages) {
-      for (const char c : message["content"].get<std::string>()) ids.push_back((c - 'a' + 26) % vocab);
+      for (const char c : message["content"].get<std::string>()) ids.push_back((c - 'a' + 26 * vocab) % vocab);
     }
     return ids;
   };

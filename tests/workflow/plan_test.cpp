@@ -1,8 +1,11 @@
 #include "pacer/workflow/plan.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "pacer/base/error.h"
+#include "pacer/workflow/training_prompts.h"
 
 namespace pacer::workflow {
 namespace {
@@ -31,8 +34,19 @@ TEST(QuickstartPlan, TwentyMinutesHoldSeveralKinds) {
   EXPECT_EQ(QuickstartWishes{.minutes = 30}.training_prompts(), TrainingPrompts::mixed);
   const QuickstartWishes narrow{.minutes = 30, .training = TrainingPrompts::word_problems};
   EXPECT_EQ(narrow.training_prompts(), TrainingPrompts::word_problems);
-  EXPECT_EQ(plan_quickstart(narrow, kSpeed).prompts, 1200);
-  EXPECT_GT(plan_quickstart({.minutes = 30}, kSpeed).prompts, 1200);
+  EXPECT_EQ(plan_quickstart(narrow, kSpeed).prompts, plan_quickstart({.minutes = 30}, kSpeed).prompts);
+}
+
+// A draft that sees the same answers too often learns them by heart, so more time is also more answers.
+TEST(QuickstartPlan, MoreTimeIsMoreAnswersUntilThePromptsEnd) {
+  const auto plan = [](double minutes) { return plan_quickstart({.minutes = minutes}, kSpeed); };
+  EXPECT_GT(plan(40).prompts, 1.8 * static_cast<double>(plan(20).prompts));
+  const QuickstartPlan longest = plan(6000);
+  EXPECT_GT(longest.prompts, plan(40).prompts);
+  for (const TrainingPrompts kind : {TrainingPrompts::word_problems, TrainingPrompts::mixed}) {
+    const std::string lines = training_prompt_lines(kind, 1);
+    EXPECT_LE(longest.prompts + longest.validation_prompts, std::count(lines.begin(), lines.end(), '\n'));
+  }
 }
 
 TEST(QuickstartPlan, MoreThanTheShippedPromptsAreHeldOutProblems) {
