@@ -36,8 +36,8 @@ float slot_weight(const DraftConfig& config, const LossOptions& options, int64_t
 
 }  // namespace
 
-int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size) {
-  constexpr int64_t kSlots = 1120;
+int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t item_bytes) {
+  const int64_t slots = item_bytes > 2 ? 720 : 1120;
   if (options.fixed_parts) {
     if (options.anchors_at_once > 0 && options.anchors_at_once < LossOptions::kExactPart) {
       throw Error(ErrorKind::usage, "exact gradients are added in parts of " + std::to_string(LossOptions::kExactPart) +
@@ -47,7 +47,7 @@ int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t blo
     return LossOptions::kExactPart;
   }
   const int64_t allowed =
-      options.anchors_at_once > 0 ? options.anchors_at_once : std::max<int64_t>(1, kSlots / block_size);
+      options.anchors_at_once > 0 ? options.anchors_at_once : std::max<int64_t>(1, slots / block_size);
   // Parts of equal size: a small last one would cost as many calls as a large one.
   const int64_t parts = std::max<int64_t>(1, (blocks + allowed - 1) / allowed);
   return std::max<int64_t>(1, (blocks + parts - 1) / parts);

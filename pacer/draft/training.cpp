@@ -400,7 +400,8 @@ LossTerms BlockDraftTraining::loss(const FeatureBatch& given, const BlockPlan& p
   FeatureBatch batch = given;  // states on the device for all parts at once
   batch.last = there(given.last), batch.log_sum = there(given.log_sum);
   Context context = context_pass(batch, blocks);
-  const int64_t slots = plan.block_size, per_part = blocks_of_a_part(loss_, plan.blocks(), slots);
+  const auto item = static_cast<int64_t>(c10::elementSize(dtype_));
+  const int64_t slots = plan.block_size, per_part = blocks_of_a_part(loss_, plan.blocks(), slots, item);
   for (int64_t begin = 0; begin < plan.blocks(); begin += per_part) {
     const int64_t end = std::min(begin + per_part, plan.blocks());
     const LiveSlots some = slots_between(live, begin * slots, end * slots);

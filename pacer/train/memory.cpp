@@ -124,8 +124,8 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   const auto layers = static_cast<uint64_t>(draft.layers);
 
   const auto context = static_cast<uint64_t>(longest(train, recipe.data.sequences));
-  const int64_t part =
-      draft::blocks_of_a_part(loss_options(recipe), recipe.data.sequences * recipe.data.anchors, draft.block_size);
+  const int64_t part = draft::blocks_of_a_part(loss_options(recipe), recipe.data.sequences * recipe.data.anchors,
+                                               draft.block_size, static_cast<int64_t>(item));
   const auto slots = static_cast<uint64_t>(part * draft.block_size);
   const uint64_t saved = context * (taps * h + 2 * h + layers * 2 * kv);
   const uint64_t saved_of_part = slots * layers * (5 * h + 2 * q + 2 * kv + 3 * f);

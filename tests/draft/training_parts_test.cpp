@@ -77,12 +77,15 @@ TEST(StepInParts, FixedPartsGiveTheSameBitsWhateverMayExistAtOnce) {
 }
 
 TEST(StepInParts, TheLargestPartIsWhatWasAllowed) {
-  EXPECT_EQ(blocks_of_a_part({}, 160, 7), 160) << "1120 slots";
-  EXPECT_EQ(blocks_of_a_part({}, 161, 7), 81) << "two parts of about the same size";
-  EXPECT_EQ(blocks_of_a_part({}, 3, 5000), 1);
-  EXPECT_EQ(blocks_of_a_part({.anchors_at_once = 10}, 35, 7), 9);
-  EXPECT_EQ(blocks_of_a_part({.fixed_parts = true}, 35, 7), LossOptions::kExactPart);
-  EXPECT_THROW(blocks_of_a_part({.anchors_at_once = LossOptions::kExactPart - 1, .fixed_parts = true}, 35, 7), Error);
+  constexpr int64_t kBf16 = 2, kF32 = 4;
+  EXPECT_EQ(blocks_of_a_part({}, 160, 7, kBf16), 160) << "1120 slots";
+  EXPECT_EQ(blocks_of_a_part({}, 160, 7, kF32), 80) << "values of twice the bytes";
+  EXPECT_EQ(blocks_of_a_part({}, 161, 7, kBf16), 81) << "two parts of about the same size";
+  EXPECT_EQ(blocks_of_a_part({}, 3, 5000, kBf16), 1);
+  EXPECT_EQ(blocks_of_a_part({.anchors_at_once = 10}, 35, 7, kBf16), 9);
+  EXPECT_EQ(blocks_of_a_part({.fixed_parts = true}, 35, 7, kBf16), LossOptions::kExactPart);
+  EXPECT_THROW(blocks_of_a_part({.anchors_at_once = LossOptions::kExactPart - 1, .fixed_parts = true}, 35, 7, kBf16),
+               Error);
 }
 
 }  // namespace
