@@ -71,6 +71,7 @@ std::array<std::array<uint32_t, 256>, 8> make_crc_tables() {
 }  // namespace
 
 std::string read_file(const fs::path& path, uint64_t max_bytes) {
+  constexpr size_t kRoomBehind = 64;  // for parsers that read whole vectors: with less they copy the text first
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {
     throw Error(ErrorKind::data, path.string() + ": cannot be opened: " + system_message(), "check the path");
@@ -83,7 +84,9 @@ std::string read_file(const fs::path& path, uint64_t max_bytes) {
     throw Error(ErrorKind::data, path.string() + ": " + std::to_string(info.st_size) + " bytes, at most " +
                                      std::to_string(max_bytes) + " are read");
   }
-  std::string content(static_cast<size_t>(info.st_size), '\0');
+  std::string content;
+  content.reserve(static_cast<size_t>(info.st_size) + kRoomBehind);
+  content.resize(static_cast<size_t>(info.st_size));
   size_t done = 0;
   while (done < content.size()) {
     const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);

@@ -78,6 +78,9 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
         texts[2 * i + 1] = right;
       }
       vocabulary_.ids_of(std::span(texts).first(2 * count), std::span(ids).first(2 * count));
+      for (size_t i = 0; i < count; ++i) {
+        __builtin_prefetch(&merges_[mix(pair_of(ids[2 * i], ids[2 * i + 1])) & (capacity - 1)], /*rw=*/1);
+      }
     }
     const std::string& merged = merged_texts[at];
     // Vocabularies are numbered in the order in which training merged: the next id is the next merge's, nearly always.

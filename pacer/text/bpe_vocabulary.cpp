@@ -53,10 +53,29 @@ void Vocabulary::reserve(size_t count) {
   if (wanted > slots_.size()) set_slots(wanted);
 }
 
-bool Vocabulary::add(std::string_view text, int32_t id) {
+bool Vocabulary::add(std::string_view text, int32_t id) { return add(text, hash_bytes(text), id); }
+
+size_t Vocabulary::add_all(std::span<const std::string_view> texts, std::span<const int32_t> ids) {
+  constexpr size_t kTogether = 32;
+  uint64_t hashes[kTogether];
+  if (2 * (count_ + texts.size()) > slots_.size()) reserve(2 * (count_ + texts.size()));
+  const size_t mask = slots_.size() - 1;
+  for (size_t begin = 0; begin < texts.size(); begin += kTogether) {
+    const size_t count = std::min(kTogether, texts.size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      hashes[i] = hash_bytes(texts[begin + i]);
+      __builtin_prefetch(&slots_[static_cast<size_t>(hashes[i]) & mask], /*rw=*/1);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (!add(texts[begin + i], hashes[i], ids[begin + i])) return begin + i;
+    }
+  }
+  return texts.size();
+}
+
+bool Vocabulary::add(std::string_view text, uint64_t hash, int32_t id) {
   if (has(id)) return false;
   if (2 * (count_ + 1) > slots_.size()) reserve(2 * (count_ + 1));
-  const uint64_t hash = hash_bytes(text);
   const size_t slot = slot_of(text, hash);
   if (slots_[slot].id >= 0) return false;
   if (static_cast<size_t>(id) >= entries_.size()) entries_.resize(static_cast<size_t>(id) + 1);

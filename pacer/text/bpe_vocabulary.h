@@ -19,6 +19,8 @@ class Vocabulary {
 
   // False, and nothing added, when the string or the id is there already. 0 <= id <= kMaxId.
   bool add(std::string_view text, int32_t id);
+  // add() of one after the other, with the waits for memory side by side, until one is refused: how many were added.
+  size_t add_all(std::span<const std::string_view> texts, std::span<const int32_t> ids);
   int32_t id_of(std::string_view text) const;  // -1: not there
   // ids[i] = id_of(texts[i]), with the waits for memory of many look-ups side by side. Both of one length.
   void ids_of(std::span<const std::string_view> texts, std::span<int32_t> ids) const;
@@ -41,6 +43,7 @@ class Vocabulary {
     uint32_t hash = 0;  // high half: an unequal string is passed without reading it
     int32_t id = -1;    // -1: empty
   };
+  bool add(std::string_view text, uint64_t hash, int32_t id);
   void set_slots(size_t count);
   size_t slot_of(std::string_view text, uint64_t hash) const;  // where it is, or the empty slot where it belongs
 

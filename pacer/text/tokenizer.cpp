@@ -15,7 +15,7 @@ constexpr uint64_t kMaxJsonBytes = uint64_t{512} << 20;
 }  // namespace
 
 std::shared_ptr<const Tokenizer> Tokenizer::from_json(std::string_view json, const std::string& place) {
-  return build_tokenizer(read_tokenizer_json(json, place));
+  return build_tokenizer(read_tokenizer_json(std::string(json), place));
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
@@ -25,7 +25,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& pa
     throw Error(ErrorKind::data, file.string() + ": no such file",
                 "a tokenizer is read from a folder with tokenizer.json, from that file, or from a .gguf file");
   }
-  return from_json(read_file(file, kMaxJsonBytes), file.string());
+  return build_tokenizer(read_tokenizer_json(read_file(file, kMaxJsonBytes), file.string()));
 }
 
 TokenStream::TokenStream(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens)

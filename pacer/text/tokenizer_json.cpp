@@ -37,6 +37,7 @@ class Reader final : public JsonEvents {
   }
   bool end_object() override {
     if (table_ == Table::vocabulary) {
+      add_waiting();
       table_ = Table::none;
       return true;
     }
@@ -86,8 +87,24 @@ class Reader final : public JsonEvents {
       throw Error(ErrorKind::format, spec_.place + ": model.merges[" + std::to_string(spec_.merges.size()) +
                                          "]: \"left right\" or [left, right] expected");
     }
-    throw Error(ErrorKind::format, spec_.place + ": model.vocab[\"" + key_ + "\"]: an id from 0 to " +
+    wrong_token(key_);
+  }
+  [[noreturn]] void wrong_token(std::string_view token) const {
+    throw Error(ErrorKind::format, spec_.place + ": model.vocab[\"" + std::string(token) + "\"]: an id from 0 to " +
                                        std::to_string(Vocabulary::kMaxId) + " expected, each token and id once");
+  }
+
+  // Tokens go into the vocabulary many at a time.
+  void add_waiting() {
+    std::vector<std::string_view> texts;
+    size_t begin = 0;
+    for (const size_t end : waiting_ends_) {
+      texts.push_back(std::string_view(waiting_texts_).substr(begin, end - begin));
+      begin = end;
+    }
+    const size_t added = spec_.vocabulary.add_all(texts, waiting_ids_);
+    if (added < texts.size()) wrong_token(texts[added]);
+    waiting_texts_.clear(), waiting_ends_.clear(), waiting_ids_.clear();
   }
 
   bool merge_text(std::string_view text) {
@@ -107,10 +124,15 @@ class Reader final : public JsonEvents {
     if (table_ == Table::merges) wrong_entry();
     if (table_ == Table::vocabulary) {
       if constexpr (std::is_same_v<std::decay_t<T>, uint64_t>) {
-        if (x <= static_cast<uint64_t>(Vocabulary::kMaxId) && spec_.vocabulary.add(key_, static_cast<int32_t>(x))) {
+        if (x <= static_cast<uint64_t>(Vocabulary::kMaxId)) {
+          waiting_texts_ += key_;
+          waiting_ends_.push_back(waiting_texts_.size());
+          waiting_ids_.push_back(static_cast<int32_t>(x));
+          if (waiting_ids_.size() == kTogether) add_waiting();
           return true;
         }
       }
+      add_waiting();  // an earlier token may be wrong, too
       wrong_entry();
     }
     place(OrderedJson(std::forward<T>(x)));
@@ -151,19 +173,24 @@ class Reader final : public JsonEvents {
   Table table_ = Table::none;
   bool in_pair_ = false;
   std::vector<std::string> pair_;
+  static constexpr size_t kTogether = 256;
+  std::string waiting_texts_;  // end to end
+  std::vector<size_t> waiting_ends_;
+  std::vector<int32_t> waiting_ids_;
 };
 
 std::string json_text(std::string_view text) { return OrderedJson(text).dump(); }
 
 }  // namespace
 
-TokenizerSpec read_tokenizer_json(std::string_view json, const std::string& place) {
+TokenizerSpec read_tokenizer_json(const std::string& json, const std::string& place) {
   TokenizerSpec spec;
   const auto read = [&](auto scan) {
     spec = TokenizerSpec{};
     spec.place = place;
-    spec.vocabulary.reserve(
-        std::min<size_t>(json.size() / 64, Vocabulary::kMaxId));  // a token and its merge take about so many bytes
+    const size_t tokens = json.size() / 64;  // a token and its merge take about so many bytes
+    spec.vocabulary.reserve(std::min<size_t>(tokens, Vocabulary::kMaxId));
+    spec.merges.reserve(tokens);
     Reader reader(spec);
     return scan(json, reader);
   };

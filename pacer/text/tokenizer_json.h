@@ -18,8 +18,9 @@ struct TokenizerSpec {
   std::string place;  // the file, for errors
 };
 
-// Throws Error{format} with line and column, or with the JSON path of what is wrong.
-TokenizerSpec read_tokenizer_json(std::string_view json, const std::string& place);
+// A string with room behind it, as read_file gives it, is not copied. Throws Error{format} with line and column, or
+// with the JSON path of what is wrong.
+TokenizerSpec read_tokenizer_json(const std::string& json, const std::string& place);
 
 // The whole file again.
 std::string write_tokenizer_json(const OrderedJson& frame, const Vocabulary& vocabulary, const MergeList& merges);

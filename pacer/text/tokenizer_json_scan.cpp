@@ -72,9 +72,14 @@ class Forward final : public nlohmann::json_sax<OrderedJson> {
 
 }  // namespace
 
-bool scan_json_fast(std::string_view json, JsonEvents& events) {
+bool scan_json_fast(const std::string& json, JsonEvents& events) {
   try {
-    const simdjson::padded_string padded(json);
+    simdjson::padded_string copy;
+    simdjson::padded_string_view padded(json.data(), json.size(), json.capacity());
+    if (json.capacity() - json.size() < simdjson::SIMDJSON_PADDING) {
+      copy = simdjson::padded_string(json);
+      padded = copy;
+    }
     simdjson::ondemand::parser parser;
     simdjson::ondemand::document document = parser.iterate(padded);
     // Behind the last value there is nowhere to stand; simdjson before 3.1 has no other way to ask.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace pacer::text {
@@ -26,7 +27,7 @@ class JsonEvents {
 // Both tell all of `json` to `events` and return whether it was well-formed and every event was taken. Nesting is
 // bounded by the events' own refusal. The fast one (simdjson) refuses integers of more than 64 bits, which the other
 // reads as real numbers; where both accept, the events are the same.
-bool scan_json_fast(std::string_view json, JsonEvents& events);
+bool scan_json_fast(const std::string& json, JsonEvents& events);
 bool scan_json(std::string_view json, JsonEvents& events);
 
 }  // namespace pacer::text
