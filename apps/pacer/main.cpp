@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 
@@ -25,6 +27,9 @@ namespace {
 void restart_with_short_waits(char** arguments) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   if (::setenv("OMP_WAIT_POLICY", "passive", 1) == 0 && ::setenv("GOMP_SPINCOUNT", "2000", 1) == 0) {
+    // By its own path, so that lists of processes show its name; a file that was replaced meanwhile has none.
+    std::error_code code;
+    ::execv(std::filesystem::read_symlink("/proc/self/exe", code).c_str(), arguments);
     ::execv("/proc/self/exe", arguments);
   }
   pacer::log_warning("cannot start again with OMP_WAIT_POLICY=passive (" + std::string(std::strerror(errno)) +

@@ -6,6 +6,7 @@
 #include "pacer/base/error.h"
 #include "pacer/base/files.h"
 #include "pacer/text/gguf_pre_types.h"
+#include "pacer/text/tokenizer_component.h"
 #include "pacer/text/tokenizer_json.h"
 
 namespace pacer::text {
@@ -38,12 +39,15 @@ Json comparable(const OrderedJson& component, const char* key) {
   return list;
 }
 
+// null is "no", as where tokenizers are read.
+bool flag_of(const Json& component, const char* key) { return component.contains(key) && component[key] == true; }
+
 std::string pre_type(const OrderedJson& frame, bool& add_prefix_space, const std::string& place) {
   const auto member = [&](const char* name) { return frame.contains(name) ? frame.at(name) : OrderedJson(nullptr); };
   const Json normalizer = comparable(member("normalizer"), "normalizers");
   const Json cutting = comparable(member("pre_tokenizer"), "pretokenizers");
-  const bool ignore_merges = frame.at("model").value("ignore_merges", false);
-  add_prefix_space = !cutting.empty() && cutting.back().value("add_prefix_space", false);
+  const bool ignore_merges = Component::root(frame, place).at("model").flag_or("ignore_merges", false);
+  add_prefix_space = !cutting.empty() && flag_of(cutting.back(), "add_prefix_space");
   // Names that several rules share are tried in the order in which tools know them best.
   for (const char* name : {"llama-bpe", "qwen2", "smollm", "gpt-2", "default"}) {
     const GgufPreType& type = gguf_pre_types().at(name);
@@ -62,8 +66,8 @@ void add_gguf_tokenizer(const std::filesystem::path& tokenizer_json, int64_t voc
   const std::string place = tokenizer_json.string(), json = read_file(tokenizer_json, uint64_t{512} << 20);
   const auto tokenizer = Tokenizer::from_json(json, place);  // refuses what is not understood
   const TokenizerSpec spec = read_tokenizer_json(json, place);
-  const OrderedJson& model = spec.frame.at("model");
-  if (model.value("type", "BPE") != "BPE" || model.value("byte_fallback", false)) {
+  const Component root = Component::root(spec.frame, place), model = root.at("model");
+  if (model.text_or("type", "BPE") != "BPE" || model.flag_or("byte_fallback", false)) {
     refuse(place, "the tokenizer is not a byte-level BPE");
   }
   if (tokenizer->vocab_size() > vocab_size) {
@@ -86,11 +90,11 @@ void add_gguf_tokenizer(const std::filesystem::path& tokenizer_json, int64_t voc
                            : "[PAD" + std::to_string(id) + "]");
     types.push_back(static_cast<int32_t>(there ? kGgufNormal : kGgufUnused));
   }
-  if (spec.frame.contains("added_tokens")) {
-    for (const OrderedJson& added : spec.frame.at("added_tokens")) {
-      const auto id = added.at("id").get<size_t>();
-      tokens.at(id) = added.at("content").get<std::string>();
-      types.at(id) = static_cast<int32_t>(added.value("special", false) ? kGgufControl : kGgufUserDefined);
+  if (root.has("added_tokens")) {
+    for (const Component& added : root.list("added_tokens")) {
+      const auto id = static_cast<size_t>(added.integer("id"));
+      tokens.at(id) = added.text("content");
+      types.at(id) = static_cast<int32_t>(added.flag_or("special", false) ? kGgufControl : kGgufUserDefined);
     }
   }
   metadata.texts("tokenizer.ggml.tokens", tokens);

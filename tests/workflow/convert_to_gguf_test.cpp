@@ -139,6 +139,23 @@ TEST_F(ConvertToGguf, TokenizerAndTemplateAreCarriedOver) {
   }
 }
 
+TEST_F(ConvertToGguf, WhatIsNullInATokenizerIsAsIfItWereNotThere) {
+  const fs::path model = folder_.path() / "model";
+  fs::copy(test::golden("llama_tiny/default"), model);
+  OrderedJson tokenizer = OrderedJson::parse(read_file(test::golden("tokenizers/tiny_qwen_style/tokenizer.json")));
+  for (const char* name : {"type", "byte_fallback", "ignore_merges"}) tokenizer["model"][name] = nullptr;
+  for (OrderedJson& added : tokenizer["added_tokens"]) {
+    if (added["special"] == false) added["special"] = nullptr;
+  }
+  write_file(model / "tokenizer.json", tokenizer.dump());
+  const auto read = text::Tokenizer::load(model);
+  resize_vocabulary(model, read_json(model / "config.json"), read->vocab_size());
+  convert_to_gguf(model, out(), GgmlType::F32, false);
+  const auto written = text::Tokenizer::load(out());
+  EXPECT_EQ(written->encode("<|im_start|>Hello, <think>world").ids,
+            read->encode("<|im_start|>Hello, <think>world").ids);
+}
+
 TEST_F(ConvertToGguf, AFileKeepsItsMetadata) {
   PACER_PACKAGE_OR_SKIP(package, "smollm2");
   const fs::path source = package / test::golden_json("checkpoint_layouts/smollm2_expected.json").at("file");
