@@ -10,9 +10,12 @@ namespace pacer::workflow {
 namespace {
 
 constexpr double kNewTokens = 64;  // per evaluated prompt
-constexpr double kBf16Runs = 3.5;  // plain, speculative, paced and by prompt lookup, in units of the plain run
-constexpr double kF32Runs = 4.0;   // plain and speculative at twice the bytes per weight
-constexpr double kLaneGain = 0.8;  // of each lane: they share the memory
+// Plain, speculative, paced and by prompt lookup, with their prompts, in units of the plain run: a draft that knows
+// nothing of a kind costs half as much again as none.
+constexpr double kBf16Runs = 4.3;
+constexpr double kF32Runs = 6.0;          // plain and speculative at twice the bytes per weight
+constexpr double kMostEvaluation = 0.44;  // of the minutes
+constexpr double kLaneGain = 0.8;         // of each lane: they share the memory
 constexpr int64_t kEvaluationPrompts = 20, kExactPrompts = 6;
 constexpr int64_t kMostPrompts = 6000;  // a thousand fewer than there are
 constexpr double kMixedMinutes = 20;    // fewer hold too few answers for several kinds
@@ -53,7 +56,8 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
   const auto exact = [&](int64_t prompts) { return wishes.full ? prompts : std::min(prompts, kExactPrompts); };
   if (wishes.evaluation_prompts == 0 && !wishes.full) {
     while (plan.evaluation_prompts > 3 &&
-           evaluation_seconds(speed, plan.evaluation_prompts, exact(plan.evaluation_prompts)) > 0.4 * total) {
+           evaluation_seconds(speed, plan.evaluation_prompts, exact(plan.evaluation_prompts)) >
+               kMostEvaluation * total) {
       --plan.evaluation_prompts;
     }
   }

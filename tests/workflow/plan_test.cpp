@@ -59,7 +59,7 @@ TEST(QuickstartPlan, MoreThanTheShippedPromptsAreHeldOutProblems) {
 TEST(QuickstartPlan, EvaluatesLessWhenThereIsLittleTime) {
   const QuickstartPlan plan = plan_quickstart({.minutes = 3}, kSpeed);
   EXPECT_LT(plan.evaluation_prompts, 20);
-  EXPECT_LE(plan.evaluate_s, 0.4 * 180);
+  EXPECT_LE(plan.evaluate_s, 0.44 * 180);
 }
 
 TEST(QuickstartPlan, FullComparesEveryPromptInF32) {
