@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <numeric>
 
@@ -29,6 +30,14 @@ namespace pacer::parallel {
 namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Gloo writes to its sockets without MSG_NOSIGNAL: a rank that sends in the moment in which another one dies would be
+// ended by the signal, without a word, where it is to say whom it lost. A program's own handler stays.
+void survive_broken_connections() {
+  struct sigaction present{};
+  ::sigaction(SIGPIPE, nullptr, &present);
+  if (present.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
 
 c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& environment, std::chrono::milliseconds timeout) {
   c10::intrusive_ptr<c10d::Store> store;
@@ -70,6 +79,7 @@ void require_reachable(const LaunchEnvironment& environment) {
 
 World::World(const LaunchEnvironment& environment, const WorldOptions& options)
     : environment_(environment), options_(options), place_(device::host_device()) {
+  if (environment.world > 1) survive_broken_connections();
   choose_collectives();
   std::vector<int64_t> ranks(static_cast<size_t>(environment.world));
   std::iota(ranks.begin(), ranks.end(), 0);

@@ -35,7 +35,9 @@ struct WorldOptions {
 
 class World {
  public:
-  // Meets the other ranks. Throws Error{communication} when they do not come within the time-out.
+  // Meets the other ranks. Throws Error{communication} when they do not come within the time-out. With more than one
+  // rank the process ignores SIGPIPE from here on, unless it handles it: writing to a rank that died is an error, not
+  // the end.
   World(const LaunchEnvironment& environment, const WorldOptions& options);
   ~World();
   World(const World&) = delete;

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <thread>
@@ -85,6 +86,23 @@ TEST(MeetingReports, Report82WhatDeadRanksLeftInTheStoreIsIgnored) {
     EXPECT_EQ(outcomes[1].exit_code, last ? 0 : 128 + SIGKILL) << outcomes[1].error;
     EXPECT_LT(outcomes[0].seconds, kSoon);
   }
+}
+
+// A rank that sends just when another one dies; the pipe stands for the connection, for which no test hits the moment.
+TEST(MeetingReports, Report84ARankSurvivesAWriteToADeadOne) {
+  RankSetup setup;
+  setup.environment = [](LaunchEnvironment&) { std::signal(SIGPIPE, SIG_DFL); };  // as a shell starts programs
+  run_ranks(
+      2,
+      [](World&) {
+        int ends[2];
+        ASSERT_EQ(::pipe(ends), 0);
+        ::close(ends[0]);
+        EXPECT_EQ(::write(ends[1], "x", 1), -1);
+        EXPECT_EQ(errno, EPIPE);
+        ::close(ends[1]);
+      },
+      setup);
 }
 
 TEST(MeetingReports, Report79ALateRankIsNamed) {
