@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "pacer/base/error.h"
 
@@ -45,6 +46,18 @@ DraftVocabulary select_vocabulary(const std::vector<TokenRow>& rows, int64_t siz
   }
   result.coverage = total > 0 ? static_cast<double>(kept) / static_cast<double>(total) : 0.0;
   return result;
+}
+
+int64_t vocabulary_size_for(const std::vector<TokenRow>& rows, int64_t most) {
+  std::unordered_set<int64_t> seen;
+  for (const TokenRow& row : rows) {
+    for (size_t i = 0; i < row.ids.size(); ++i) {
+      if (row.supervised[i] != 0) seen.insert(row.ids[i]);
+    }
+  }
+  constexpr int64_t kMultiple = 512;
+  const auto wanted = 2 * static_cast<int64_t>(seen.size());
+  return std::min(most, std::max<int64_t>(1, (wanted + kMultiple - 1) / kMultiple) * kMultiple);
 }
 
 }  // namespace pacer::data

@@ -19,4 +19,9 @@ struct DraftVocabulary {
 // last. Throws Error{usage} unless 0 < size <= vocab_size.
 DraftVocabulary select_vocabulary(const std::vector<TokenRow>& rows, int64_t size, int64_t vocab_size);
 
+// A size for a draft of these rows: twice as many tokens as their answers have, rounded up to a multiple of 512, at
+// most `most`. The head's products grow with it, and a row for a token that no answer has is hardly ever right; other
+// answers of the same kind have a few tokens that these lack (docs/quickstart.md has what it gains).
+int64_t vocabulary_size_for(const std::vector<TokenRow>& rows, int64_t most);
+
 }  // namespace pacer::data

@@ -57,12 +57,15 @@ std::vector<TaskResult> measure_in_lanes(const target::Target& target,
     try {
       at::set_num_threads(1);  // of this thread alone
       MeasureOptions own = options;
+      own.plain_in_batch = true;
+      int64_t counted = 0;  // prompts of this lane
       own.on_progress = [&](const Progress& now) {
         if (failed) throw Ended{};
         const std::lock_guard guard(progress_lock);
         progress.task = now.task;
         progress.acceptance_length = now.acceptance_length;
-        ++progress.done;
+        progress.done += now.done - counted;
+        counted = now.done;
         if (options.on_progress) options.on_progress(progress);
       };
       const std::unique_ptr<draft::Proposer> draft = make_draft();

@@ -10,6 +10,7 @@
 #include "pacer/base/error.h"
 #include "pacer/decode/prompt_lookup.h"
 #include "pacer/device/device_memory.h"
+#include "pacer/eval/plain_texts.h"
 
 namespace pacer::eval {
 namespace {
@@ -70,6 +71,21 @@ class Measurement {
     }
   }
 
+  // `on_text` is called between texts.
+  void write_plain_texts(const std::vector<Task>& tasks, const std::function<void()>& on_text) {
+    PlainTextOptions texts;
+    texts.sampling = settings_.sampling;
+    texts.max_turns = options_.max_turns;
+    texts.encode = [this](const Task& task, const data::Prompt& prompt, size_t turn,
+                          const std::vector<std::string>& answers) { return encode(task, prompt, turn, answers); };
+    texts.decode = words_.decode;
+    texts.sample = [](const Task& task, const data::Prompt& prompt, size_t turn) {
+      return sample_of(task.name, prompt.id, turn);
+    };
+    texts.on_text = on_text;
+    plain_texts_.emplace(target_, tasks, texts);
+  }
+
   // The turns of one prompt.
   void run(const Task& task, const data::Prompt& prompt, std::vector<TurnResult>& results) {
     std::vector<std::string> answers;
@@ -88,6 +104,12 @@ class Measurement {
       for (size_t i = 0; i < 4; ++i) {
         switch ((first + i) % 4) {
           case 0:
+            if (plain_texts_) {
+              const PlainText& text = plain_texts_->of(prompt, turn);
+              plain.emplace().tokens = text.tokens;
+              plain->finish = text.finish;
+              break;
+            }
             plain = decode::decode_plain(target_, ids, with_memory(settings, Way::plain));
             break;
           case 1:
@@ -194,6 +216,7 @@ class Measurement {
   const MeasureOptions& options_;
   DecodeOptions settings_;
   std::array<decode::PromptMemory, 4> memories_;
+  std::optional<PlainTexts> plain_texts_;  // with plain_in_batch
   size_t turns_measured_ = 0;
 };
 
@@ -217,6 +240,11 @@ std::vector<TaskResult> measure(const target::Target& target, draft::Proposer* d
   measurement.warm_up(tasks);
   Progress progress;
   for (const Task& task : tasks) progress.total += static_cast<int64_t>(task.prompts.size());
+  if (options.plain_in_batch) {
+    measurement.write_plain_texts(tasks, [&] {
+      if (options.on_progress) options.on_progress(progress);
+    });
+  }
   std::vector<TaskResult> results;
   for (const Task& task : tasks) {
     TaskResult result{task.name, {}};

@@ -59,7 +59,7 @@ struct TaskResult {
 
 struct Progress {
   std::string task;
-  int64_t done = 0, total = 0;     // prompts over all tasks
+  int64_t done = 0, total = 0;     // prompts over all tasks; told again as it is while plain texts are written
   double acceptance_length = 0.0;  // of the task so far, 0 before the first
 };
 
@@ -75,7 +75,10 @@ struct MeasureOptions {
   int64_t lookup_tokens = 5;  // per proposal
   PaceUse pace = PaceUse::off;
   decode::PaceOptions pace_options;  // one session for all texts of a call
-  std::string system;                // for prompts without a system message of their own
+  // Plain texts are written many at a time before anything else, and have no seconds: for comparing texts. Their bits
+  // are those of one by one (Target's promise), so a difference is found just as well.
+  bool plain_in_batch = false;
+  std::string system;  // for prompts without a system message of their own
   decode::Verifier verifier = decode::verify;
   std::function<void(const Progress&)> on_progress;
 };

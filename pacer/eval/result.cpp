@@ -43,10 +43,16 @@ OrderedJson totals_json(const Totals& totals) {
   OrderedJson json;
   json["acceptance_length"] = json_of(totals.counts.acceptance_length());
   json["acceptance_length_mean_of_texts"] = json_of(totals.mean_acceptance_length);
-  json["speedup_cpu"] = totals.cpu->value;
-  json["speedup_wall"] = totals.wall->value;
-  json["speedup_cpu_spread"] = spread_json(*totals.cpu);
-  json["speedup_wall_spread"] = spread_json(*totals.wall);
+  const auto value = [](const std::optional<SpeedUp>& speed_up) {
+    return speed_up ? OrderedJson(speed_up->value) : OrderedJson(nullptr);
+  };
+  const auto spread = [](const std::optional<SpeedUp>& speed_up) {
+    return speed_up ? spread_json(*speed_up) : OrderedJson(nullptr);
+  };
+  json["speedup_cpu"] = value(totals.cpu);
+  json["speedup_wall"] = value(totals.wall);
+  json["speedup_cpu_spread"] = spread(totals.cpu);
+  json["speedup_wall_spread"] = spread(totals.wall);
   json["speedup_cpu_per_token"] = json_of(totals.cpu_per_token);
   json["identical"] = json_of(totals.identical);
   json["differing"] = totals.differing;
@@ -139,14 +145,15 @@ Row row_of(const std::string& name, const Summary& summary, const Columns& colum
     return fixed(way ? way->counts.acceptance_length() : std::nullopt);
   };
   const auto speed_up = [](const std::optional<Totals>& way) {
-    return fixed(way ? std::optional(way->cpu->value) : std::nullopt);
+    return fixed(way && way->cpu ? std::optional(way->cpu->value) : std::nullopt);
   };
   if (columns.draft) {
     const auto& fast = summary.speculative;
     std::string spread = "-";
-    if (fast) spread = format_fixed(fast->cpu->low, 2) + " to " + format_fixed(fast->cpu->high, 2);
+    if (fast && fast->cpu) spread = format_fixed(fast->cpu->low, 2) + " to " + format_fixed(fast->cpu->high, 2);
     row.insert(row.end(),
-               {length(fast), speed_up(fast), spread, fixed(fast ? std::optional(fast->wall->value) : std::nullopt),
+               {length(fast), speed_up(fast), spread,
+                fixed(fast && fast->wall ? std::optional(fast->wall->value) : std::nullopt),
                 fixed(fast ? per_second(*fast) : std::nullopt, 1), yes_no(fast ? fast->identical : std::nullopt)});
   }
   if (columns.paced) {

@@ -52,9 +52,11 @@ std::optional<Totals> totals_of(const std::vector<const TurnResult*>& turns, Pic
     }
   }
   if (cpu.empty()) return std::nullopt;
-  totals.cpu = speed_up(plain_cpu, cpu);
-  totals.wall = speed_up(plain_wall, wall);
-  if (plain_tokens > 0) {
+  if (std::ranges::any_of(plain_cpu, [](double seconds) { return seconds > 0; })) {
+    totals.cpu = speed_up(plain_cpu, cpu);
+    totals.wall = speed_up(plain_wall, wall);
+  }
+  if (totals.cpu && plain_tokens > 0) {
     totals.cpu_per_token =
         totals.cpu->value * static_cast<double>(totals.new_tokens) / static_cast<double>(plain_tokens);
   }

@@ -25,7 +25,7 @@ struct Totals {
   int64_t new_tokens = 0;
   decode::PhaseTimes times;
   decode::AcceptanceCounts counts;
-  std::optional<SpeedUp> cpu, wall;              // against plain decoding; not for plain decoding itself
+  std::optional<SpeedUp> cpu, wall;              // against plain decoding that was timed; not for plain decoding
   std::optional<double> cpu_per_token;           // the same speed-up with both sides divided by their tokens
   std::optional<bool> identical;                 // all texts equal the plain ones; not defined when sampling
   std::vector<std::string> differing;            // "id" or "id/turn" of texts that do not

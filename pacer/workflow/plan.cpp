@@ -10,25 +10,39 @@ namespace pacer::workflow {
 namespace {
 
 constexpr double kNewTokens = 64;  // per evaluated prompt
-// Plain, speculative, paced and by prompt lookup, with their prompts, in units of the plain run: a draft that knows
-// nothing of a kind costs half as much again as none.
-constexpr double kBf16Runs = 4.3;
-constexpr double kF32Runs = 6.0;          // plain and speculative at twice the bytes per weight
-constexpr double kMostEvaluation = 0.44;  // of the minutes
+// Costs of a text in units of its plain run in bf16, prompts included.
+constexpr double kEveryWay = 3.4;  // plain, with the draft, paced and by prompt lookup; where the draft is of use
+constexpr double kEveryWayStrange = 4.5;  // where it is not: it costs half as much again as none
+constexpr double kPlainAndPaced = 2.1;
+constexpr double kExact = 2.2;         // in f32, twice the bytes per weight: with the draft; plain texts many at a time
+constexpr double kExactStrange = 3.6;  // where the draft is of no use
+constexpr double kMostEvaluation = 0.40;  // of the minutes
 constexpr double kLaneGain = 0.8;         // of each lane: they share the memory
-constexpr int64_t kEvaluationPrompts = 20, kExactPrompts = 6;
+constexpr int64_t kEvaluationPrompts = 40, kOtherPrompts = 8, kExactOthers = 4;
 constexpr int64_t kMostPrompts = 6000;  // a thousand fewer than there are
 constexpr double kMixedMinutes = 20;    // fewer hold too few answers for several kinds
 constexpr int64_t kFewestPrompts = 48;
 constexpr double kSlack = 0.08;  // of the minutes: loading, saving, validation, report; and plans are estimates
 
-double evaluation_seconds(const MeasuredSpeed& speed, int64_t prompts, int64_t exact) {
+double evaluation_seconds(const MeasuredSpeed& speed, const QuickstartPlan& plan, bool mixed) {
   const double lanes = std::max(1.0, kLaneGain * speed.lanes);
-  // Word problems, and the three shipped kinds: chat, code, questions.
-  const auto texts = [](int64_t per_kind) {
-    return static_cast<double>(std::min(per_kind, kHeldOutProblems) + 3 * std::min(per_kind, kShippedPrompts));
-  };
-  return kNewTokens * speed.plain_token_s * (kBf16Runs * texts(prompts) + kF32Runs * texts(exact) / lanes);
+  const auto problems = static_cast<double>(plan.evaluation_prompts);
+  const auto others = 3.0 * static_cast<double>(plan.other_prompts);  // chat, code, questions
+  const auto exact_others = 3.0 * static_cast<double>(plan.exact_others);
+  const double per_other = !plan.others_whole ? kPlainAndPaced : mixed ? kEveryWay : kEveryWayStrange;
+  const double timed = kEveryWay * problems + per_other * others;
+  const double exact = kExact * problems + (mixed ? kExact : kExactStrange) * exact_others;
+  return kNewTokens * speed.plain_token_s * (timed + exact / lanes);
+}
+
+// How many prompts of each kind, when word problems are `problems`.
+void plan_evaluation(const QuickstartWishes& wishes, bool mixed, int64_t problems, QuickstartPlan& plan) {
+  const bool whole = mixed || wishes.full;
+  const int64_t asked = wishes.evaluation_prompts > 0 || whole ? kShippedPrompts : kOtherPrompts;
+  plan.evaluation_prompts = std::min(problems, kHeldOutProblems);
+  plan.other_prompts = std::min(plan.evaluation_prompts, asked);
+  plan.exact_others = wishes.full ? plan.other_prompts : std::min(plan.other_prompts, kExactOthers);
+  plan.others_whole = whole;
 }
 
 std::string duration(double seconds) {
@@ -52,17 +66,16 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
   QuickstartPlan plan;
   const double total = wishes.minutes * 60.0;
 
-  plan.evaluation_prompts = wishes.evaluation_prompts > 0 ? wishes.evaluation_prompts : kEvaluationPrompts;
-  const auto exact = [&](int64_t prompts) { return wishes.full ? prompts : std::min(prompts, kExactPrompts); };
+  const bool mixed = wishes.training_prompts() == TrainingPrompts::mixed;
+  int64_t problems = wishes.evaluation_prompts > 0 ? wishes.evaluation_prompts : kEvaluationPrompts;
+  plan_evaluation(wishes, mixed, problems, plan);
+  plan.evaluate_s = evaluation_seconds(speed, plan, mixed);
   if (wishes.evaluation_prompts == 0 && !wishes.full) {
-    while (plan.evaluation_prompts > 3 &&
-           evaluation_seconds(speed, plan.evaluation_prompts, exact(plan.evaluation_prompts)) >
-               kMostEvaluation * total) {
-      --plan.evaluation_prompts;
+    while (problems > 3 && plan.evaluate_s > kMostEvaluation * total) {
+      plan_evaluation(wishes, mixed, --problems, plan);
+      plan.evaluate_s = evaluation_seconds(speed, plan, mixed);
     }
   }
-  plan.exact_prompts = exact(plan.evaluation_prompts);
-  plan.evaluate_s = evaluation_seconds(speed, plan.evaluation_prompts, plan.exact_prompts);
 
   const double rest = total * (1.0 - kSlack) - speed.elapsed_s - plan.evaluate_s;
   plan.prompts = wishes.prompts;
@@ -93,7 +106,9 @@ Json QuickstartPlan::to_json() const {
   return {{"prompts", prompts},
           {"validation_prompts", validation_prompts},
           {"evaluation_prompts", evaluation_prompts},
-          {"exact_prompts", exact_prompts},
+          {"other_prompts", other_prompts},
+          {"exact_others", exact_others},
+          {"others_whole", others_whole},
           {"steps", steps},
           {"generate_s", generate_s},
           {"train_s", train_s},
@@ -105,7 +120,9 @@ QuickstartPlan QuickstartPlan::from_json(const Json& json) {
   json.at("prompts").get_to(plan.prompts);
   json.at("validation_prompts").get_to(plan.validation_prompts);
   json.at("evaluation_prompts").get_to(plan.evaluation_prompts);
-  json.at("exact_prompts").get_to(plan.exact_prompts);
+  json.at("other_prompts").get_to(plan.other_prompts);
+  json.at("exact_others").get_to(plan.exact_others);
+  json.at("others_whole").get_to(plan.others_whole);
   json.at("steps").get_to(plan.steps);
   json.at("generate_s").get_to(plan.generate_s);
   json.at("train_s").get_to(plan.train_s);
@@ -119,9 +136,10 @@ std::string QuickstartPlan::text() const {
            duration(generate_s) + "\n";
   lines += steps > 0 ? "  train     " + std::to_string(steps) + " steps\n"
                      : "  train     a DSpark draft on them, about " + duration(train_s) + "\n";
-  lines += "  evaluate  4 kinds x " + std::to_string(evaluation_prompts) + " prompts" +
-           (evaluation_prompts > kShippedPrompts ? " (20 of the shipped kinds), " : ", ") +
-           std::to_string(exact_prompts) + " of each also in f32, about " + duration(evaluate_s) + "\n";
+  lines += "  evaluate  " + std::to_string(evaluation_prompts) + " word problems, also in f32, and " +
+           std::to_string(other_prompts) + " prompts of three other kinds" +
+           (others_whole ? "" : " (plain and paced)") + ", " + std::to_string(exact_others) +
+           " of each also in f32, about " + duration(evaluate_s) + "\n";
   return lines;
 }
 

@@ -17,7 +17,7 @@ struct QuickstartWishes {
   std::optional<TrainingPrompts> training = std::nullopt;  // unset: mixed when there are 20 minutes or more
   int64_t prompts = 0;                                     // training prompts
   int64_t evaluation_prompts = 0;                          // per kind
-  bool full = false;                                       // f32 identity on every prompt, all evaluation prompts
+  bool full = false;  // every way of decoding and the comparison in f32 on every prompt of every kind
   TrainingPrompts training_prompts() const;
 };
 
@@ -32,8 +32,10 @@ struct MeasuredSpeed {
 struct QuickstartPlan {
   int64_t prompts = 0;             // training prompts to answer
   int64_t validation_prompts = 0;  // held back from them for the curve
-  int64_t evaluation_prompts = 0;  // per kind
-  int64_t exact_prompts = 0;       // per kind, compared in f32
+  int64_t evaluation_prompts = 0;  // word problems, each also compared in f32
+  int64_t other_prompts = 0;       // of each shipped kind
+  int64_t exact_others = 0;        // of those, compared in f32
+  bool others_whole = true;        // shipped kinds by every way of decoding; else plainly and paced
   int64_t steps = 0;               // 0: by time
   double generate_s = 0, train_s = 0, evaluate_s = 0;
   Json to_json() const;
@@ -44,8 +46,9 @@ struct QuickstartPlan {
 // Most prompts of a shipped kind (chat, code, questions) that can be measured; of word problems kHeldOutProblems.
 constexpr int64_t kShippedPrompts = 20;
 
-// The evaluation gets what its fixed number of tokens needs, at most 40 % of the time (then fewer prompts); data take
-// 30 % of the rest, training what remains. Throws Error{usage} when the minutes cannot hold the smallest useful run.
+// The evaluation gets what its fixed number of tokens needs, at most 40 % of the time (then fewer prompts): 40 word
+// problems, and of the shipped kinds 20 each where the draft is trained on them too, else 8. Data take 30 % of the
+// rest, training what remains. Throws Error{usage} when the minutes cannot hold the smallest useful run.
 QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpeed& speed);
 
 }  // namespace pacer::workflow

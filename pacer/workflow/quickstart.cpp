@@ -10,6 +10,8 @@
 #include "pacer/base/machine.h"
 #include "pacer/base/numbers.h"
 #include "pacer/base/resources.h"
+#include "pacer/data/rows.h"
+#include "pacer/data/vocabulary.h"
 #include "pacer/decode/thread_choice.h"
 #include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
@@ -207,6 +209,11 @@ class Quickstart {
     return train::best_draft(at("run"));
   }
 
+  int64_t draft_vocabulary(int64_t vocab_size) const {
+    const data::Rows answers = data::read_rows(at("data") / "train.jsonl", {.vocab_size = vocab_size});
+    return data::vocabulary_size_for(answers.rows, std::min<int64_t>(8192, vocab_size));
+  }
+
   std::vector<std::string> overrides(const fs::path& model, const QuickstartPlan& plan) const {
     const auto quoted = [](const fs::path& path) { return Json(path.string()).dump(); };
     const target::ModelConfig config = train_target_config(model);
@@ -218,7 +225,7 @@ class Quickstart {
         "data.train=" + quoted(at("data") / "train.jsonl"),
         "data.validation_rows=" + std::to_string(plan.validation_prompts),
         "draft.taps=[" + taps + "]",
-        "draft.vocabulary=" + std::to_string(std::min<int64_t>(8192, config.vocab_size)),
+        "draft.vocabulary=" + std::to_string(draft_vocabulary(config.vocab_size)),
         "seed=" + std::to_string(options_.seed),
         "threads=" + std::to_string(runtime_.threads()),
         "device=" + options_.device,
@@ -244,8 +251,10 @@ class Quickstart {
     Json inputs = common();
     inputs.update({{"draft", fs::absolute(draft).string()},
                    {"draft_crc32c", file_checksum(draft / "model.safetensors")},
-                   {"prompts", plan.evaluation_prompts},
-                   {"exact_prompts", plan.exact_prompts},
+                   {"problems", plan.evaluation_prompts},
+                   {"others", plan.other_prompts},
+                   {"exact_others", plan.exact_others},
+                   {"others_whole", plan.others_whole},
                    {"new_tokens", kNewTokens}});
     inputs["threads"] = decode_threads_;
     return book_.run("evaluate", inputs, [&] {
@@ -256,8 +265,10 @@ class Quickstart {
                                       .folder = options_.folder,
                                       .word_problems = at("prompts") / "word_problems.jsonl",
                                       .mixed = mixes(),
-                                      .prompts = plan.evaluation_prompts,
-                                      .exact_prompts = plan.exact_prompts,
+                                      .problems = plan.evaluation_prompts,
+                                      .others = plan.other_prompts,
+                                      .exact_others = plan.exact_others,
+                                      .others_whole = plan.others_whole,
                                       .new_tokens = kNewTokens,
                                       .lanes = f32_lanes,
                                       .stop_requested = options_.stop_requested};

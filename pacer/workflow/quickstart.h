@@ -30,7 +30,7 @@ struct QuickstartOptions {
 // folder/summary.json and folder/report.html and returns the summary:
 //   {"wall_s", "threads", "domains": {NAME: {"trained", "prompts", "acceptance_length", "speedup_cpu", "speedup_wall",
 //    "identical_f32", "identical_bf16", "paced": {"acceptance_length", "speedup_cpu", "speedup_wall",
-//    "identical_bf16"}, "lookup": {"acceptance_length", "speedup_cpu"}}}}
+//    "identical_bf16"}, "lookup": {"acceptance_length", "speedup_cpu"}}}}; null: not measured on this kind
 // threads: of the evaluation, 1 or all, whichever decodes plainly faster; data and training use all.
 // null when it was stopped on request; the same call goes on.
 Json run_quickstart(const QuickstartOptions& options);

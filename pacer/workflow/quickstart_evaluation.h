@@ -15,8 +15,10 @@ struct QuickstartEvaluation {
   std::filesystem::path folder;  // evaluation.json (bf16, timed) and evaluation_f32.json (texts) are written here
   std::filesystem::path word_problems;  // held-out ones
   bool mixed = false;                   // the draft was trained on the other kinds too
-  int64_t prompts = 0;                  // per kind
-  int64_t exact_prompts = 0;            // per kind, compared in f32
+  int64_t problems = 0;                 // word problems, each also compared in f32
+  int64_t others = 0;                   // prompts of each other kind
+  int64_t exact_others = 0;             // of those, compared in f32
+  bool others_whole = true;             // by every way of decoding; else plainly and paced
   int64_t new_tokens = 64;
   int lanes = 1;  // texts that are compared in f32 at once, each by one thread; what is timed is alone on the machine
   std::function<bool()> stop_requested;

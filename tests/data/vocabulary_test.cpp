@@ -40,5 +40,18 @@ TEST(SelectVocabulary, RefusesImpossibleSizes) {
   EXPECT_THROW(select_vocabulary({}, 13, 12), Error);
 }
 
+TEST(VocabularySize, IsTwiceWhatAnswersHaveInSteps) {
+  std::vector<TokenRow> rows(1);
+  for (int64_t id = 0; id < 300; ++id) {
+    rows[0].ids.insert(rows[0].ids.end(), {id, 5000 + id});
+    rows[0].supervised.insert(rows[0].supervised.end(), {1, 0});
+  }
+  EXPECT_EQ(vocabulary_size_for(rows, 49152), 1024) << "600, in steps of 512; prompts do not count";
+  rows.push_back(rows[0]);
+  EXPECT_EQ(vocabulary_size_for(rows, 49152), 1024) << "a token counts once";
+  EXPECT_EQ(vocabulary_size_for(rows, 700), 700);
+  EXPECT_EQ(vocabulary_size_for({}, 49152), 512);
+}
+
 }  // namespace
 }  // namespace pacer::data

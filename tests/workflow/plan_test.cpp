@@ -25,8 +25,10 @@ TEST(QuickstartPlan, SpendsTheTimeThatItWasGiven) {
 
 TEST(QuickstartPlan, KeepsTheFullEvaluationInTwelveMinutes) {
   const QuickstartPlan plan = plan_quickstart({.minutes = 12}, kSpeed);
-  EXPECT_EQ(plan.evaluation_prompts, 20);
-  EXPECT_EQ(plan.exact_prompts, 6);
+  EXPECT_EQ(plan.evaluation_prompts, 40);
+  EXPECT_EQ(plan.other_prompts, 8);
+  EXPECT_EQ(plan.exact_others, 4);
+  EXPECT_FALSE(plan.others_whole) << "a draft of word problems is not measured unpaced on other kinds";
 }
 
 TEST(QuickstartPlan, TwentyMinutesHoldSeveralKinds) {
@@ -34,7 +36,8 @@ TEST(QuickstartPlan, TwentyMinutesHoldSeveralKinds) {
   EXPECT_EQ(QuickstartWishes{.minutes = 30}.training_prompts(), TrainingPrompts::mixed);
   const QuickstartWishes narrow{.minutes = 30, .training = TrainingPrompts::word_problems};
   EXPECT_EQ(narrow.training_prompts(), TrainingPrompts::word_problems);
-  EXPECT_EQ(plan_quickstart(narrow, kSpeed).prompts, plan_quickstart({.minutes = 30}, kSpeed).prompts);
+  EXPECT_GT(plan_quickstart(narrow, kSpeed).train_s, plan_quickstart({.minutes = 30}, kSpeed).train_s)
+      << "fewer prompts of other kinds are measured";
 }
 
 // A draft that sees the same answers too often learns them by heart, so more time is also more answers.
@@ -58,14 +61,29 @@ TEST(QuickstartPlan, MoreThanTheShippedPromptsAreHeldOutProblems) {
 
 TEST(QuickstartPlan, EvaluatesLessWhenThereIsLittleTime) {
   const QuickstartPlan plan = plan_quickstart({.minutes = 3}, kSpeed);
-  EXPECT_LT(plan.evaluation_prompts, 20);
-  EXPECT_LE(plan.evaluate_s, 0.44 * 180);
+  EXPECT_LT(plan.evaluation_prompts, 40);
+  EXPECT_LE(plan.other_prompts, plan.evaluation_prompts);
+  EXPECT_LE(plan.evaluate_s, 0.40 * 180);
 }
 
 TEST(QuickstartPlan, FullComparesEveryPromptInF32) {
   const QuickstartPlan plan = plan_quickstart({.minutes = 20, .full = true}, kSpeed);
-  EXPECT_EQ(plan.evaluation_prompts, 20);
-  EXPECT_EQ(plan.exact_prompts, 20);
+  EXPECT_EQ(plan.evaluation_prompts, 40);
+  EXPECT_EQ(plan.other_prompts, kShippedPrompts);
+  EXPECT_EQ(plan.exact_others, kShippedPrompts);
+  EXPECT_TRUE(plan.others_whole);
+}
+
+TEST(QuickstartPlan, MeasuresKindsThatTheDraftWasTrainedOnWhole) {
+  const QuickstartPlan plan = plan_quickstart({.minutes = 30}, kSpeed);
+  EXPECT_EQ(plan.other_prompts, kShippedPrompts);
+  EXPECT_TRUE(plan.others_whole);
+}
+
+TEST(QuickstartPlan, IsReadAsItWasWritten) {
+  const QuickstartPlan plan = plan_quickstart({.minutes = 8}, kSpeed);
+  EXPECT_EQ(QuickstartPlan::from_json(plan.to_json()).to_json(), plan.to_json());
+  EXPECT_EQ(QuickstartPlan::from_json(plan.to_json()).text(), plan.text());
 }
 
 TEST(QuickstartPlan, TakesFixedAmountsAsTheyAre) {
@@ -74,7 +92,8 @@ TEST(QuickstartPlan, TakesFixedAmountsAsTheyAre) {
   EXPECT_EQ(plan.steps, 40);
   EXPECT_EQ(plan.prompts, 64);
   EXPECT_EQ(plan.evaluation_prompts, 3);
-  EXPECT_EQ(plan.exact_prompts, 3);
+  EXPECT_EQ(plan.other_prompts, 3);
+  EXPECT_EQ(plan.exact_others, 3);
 }
 
 TEST(QuickstartPlan, SaysThatTheTimeIsTooShort) {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "pacer/base/files.h"
+#include "pacer/train/run_folder.h"
 #include "tests/support/files.h"
 
 namespace pacer::workflow {
@@ -40,8 +41,14 @@ TEST(Quickstart, TrainsADraftThatIsAcceptedAndChangesNoText) {
     EXPECT_TRUE(domain.at("identical_bf16").get<bool>()) << kind;
     EXPECT_TRUE(domain.at("paced").at("identical_bf16").get<bool>()) << kind;
     EXPECT_GT(domain.at("paced").at("speedup_cpu").get<double>(), 0.0) << kind;
-    EXPECT_LT(domain.at("lookup").at("acceptance_length").get<double>(), 1.8) << kind;
+    // Kinds that the draft has not seen are decoded plainly and paced only.
+    EXPECT_EQ(domain.at("speedup_cpu").is_null(), kind != "word_problems");
+    EXPECT_EQ(domain.at("lookup").at("acceptance_length").is_null(), kind != "word_problems");
   }
+  EXPECT_LT(domains.at("word_problems").at("lookup").at("acceptance_length").get<double>(), 1.8);
+  EXPECT_EQ(domains.at("word_problems").at("prompts_f32"), domains.at("word_problems").at("prompts"));
+  const Json draft = read_json(train::best_draft(place / "run") / "config.json");
+  EXPECT_LT(draft.at("draft_vocab_size").get<int64_t>(), 8192) << "answers to word problems have few tokens";
   EXPECT_EQ(read_json(place / "summary.json"), summary);
   EXPECT_NE(quickstart_table(summary).find("word_problems *"), std::string::npos);
   EXPECT_NE(read_file(place / "report.html").find("</html>"), std::string::npos);
