@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "pacer/base/error.h"
+#include "pacer/base/huge_pages.h"
 
 namespace pacer {
 namespace {
@@ -86,6 +87,7 @@ std::string read_file(const fs::path& path, uint64_t max_bytes) {
   }
   std::string content;
   content.reserve(static_cast<size_t>(info.st_size) + kRoomBehind);
+  advise_huge_pages(content.data(), content.capacity());
   content.resize(static_cast<size_t>(info.st_size));
   size_t done = 0;
   while (done < content.size()) {

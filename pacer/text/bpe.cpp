@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "pacer/base/error.h"
+#include "pacer/base/huge_pages.h"
 #include "pacer/text/tokenizer_text.h"
 
 namespace pacer::text {
@@ -59,6 +60,8 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
   if (merges.size() > (size_t{1} << 24)) throw Error(ErrorKind::format, place + ".merges: more than 2^24 merges");
   size_t capacity = 16;
   while (capacity < 2 * merges.size()) capacity *= 2;
+  merges_.reserve(capacity);
+  advise_huge_pages(merges_.data(), capacity * sizeof(Merge));
   merges_.assign(capacity, Merge{});
   neighbours_.assign(2 * kNeighbourBits / 64, 0);
   const size_t prefix = options_.continuing_subword_prefix.size();
@@ -98,7 +101,7 @@ BpeModel::BpeModel(Vocabulary vocabulary, const MergeList& merges, BpeOptions op
     size_t slot = mix(pair) & (capacity - 1);
     while (merges_[slot].pair != kNoPair && merges_[slot].pair != pair) slot = (slot + 1) & (capacity - 1);
     merges_[slot] = {pair, static_cast<uint32_t>(rank), merged_id};  // listed twice: the later rank counts
-    note_neighbours(merged);
+    note_neighbours(texts[2 * at], texts[2 * at + 1].substr(std::min(prefix, texts[2 * at + 1].size())));
   }
   // A cut part must not meet the whole-piece look-up, and affixes depend on where the piece ends.
   cuts_allowed_ = !options_.ignore_merges && prefix == 0 && options_.end_of_word_suffix.empty();
@@ -133,17 +136,14 @@ int32_t BpeModel::character_id(std::string_view character) const {
   return c.value < kLowCharacters ? low_characters_[c.value] : vocabulary_.id_of(character);
 }
 
-void BpeModel::note_neighbours(std::string_view token) {
-  char32_t left = 0;
+void BpeModel::note_neighbours(std::string_view left, std::string_view right) {
+  if (left.empty() || right.empty()) return;
+  size_t last = left.size() - 1;
+  while (last > 0 && (static_cast<unsigned char>(left[last]) & 0xC0) == 0x80) --last;
   // A token may be cut inside of a character; no text has such a one.
-  for (size_t at = 0; at < token.size() && at + utf8_length(token[at]) <= token.size();) {
-    const CodePoint right = decode_utf8(token, at);
-    if (at > 0) {
-      const size_t bit = neighbour_bit(left, right.value);
-      neighbours_[bit / 64] |= uint64_t{1} << (bit % 64);
-    }
-    left = right.value, at += right.length;
-  }
+  if (last + utf8_length(left[last]) > left.size() || utf8_length(right[0]) > right.size()) return;
+  const size_t bit = neighbour_bit(decode_utf8(left, last).value, decode_utf8(right, 0).value);
+  neighbours_[bit / 64] |= uint64_t{1} << (bit % 64);
 }
 
 bool BpeModel::may_join(std::string_view left, std::string_view right) const {

@@ -63,7 +63,8 @@ class BpeModel {
   const Merge* find_merge(int32_t left, int32_t right) const;
   int32_t character_id(std::string_view character) const;
   bool may_join(std::string_view left, std::string_view right) const;
-  void note_neighbours(std::string_view token);
+  // The characters on both sides of a join. Those inside of its parts are of the joins that made the parts.
+  void note_neighbours(std::string_view left, std::string_view right);
   void encode_part(std::string_view part, BpeScratch& scratch, std::vector<Token>& out) const;
   void split_characters(std::string_view part, std::vector<BpeScratch::Symbol>& symbols) const;
   void merge_short(BpeScratch& scratch, std::vector<Token>& out) const;
@@ -75,7 +76,7 @@ class BpeModel {
   std::vector<int32_t> low_characters_;  // ids of one-character tokens below U+0400
   std::vector<int32_t> byte_ids_;        // of "<0x00>" ... "<0xFF>"
   std::vector<Merge> merges_;            // open addressing
-  std::vector<uint64_t> neighbours_;     // bits: character pairs inside of any merged token
+  std::vector<uint64_t> neighbours_;     // bits: character pairs across which any merge joins
   bool cuts_allowed_ = false;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pacer/base/huge_pages.h"
+
 namespace pacer::text {
 
 uint64_t hash_bytes(std::string_view bytes) {
@@ -36,7 +38,10 @@ size_t Vocabulary::slot_of(std::string_view text, uint64_t hash) const {
 }
 
 void Vocabulary::set_slots(size_t count) {
-  std::vector<Slot> old(count);
+  std::vector<Slot> old;
+  old.reserve(count);
+  advise_huge_pages(old.data(), count * sizeof(Slot));
+  old.resize(count);
   old.swap(slots_);
   const size_t mask = slots_.size() - 1;
   for (const Slot& full : old) {

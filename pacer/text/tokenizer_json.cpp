@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "pacer/base/huge_pages.h"
 #include "pacer/text/tokenizer_json_scan.h"
 
 namespace pacer::text {
@@ -191,6 +192,7 @@ TokenizerSpec read_tokenizer_json(const std::string& json, const std::string& pl
     const size_t tokens = json.size() / 64;  // a token and its merge take about so many bytes
     spec.vocabulary.reserve(std::min<size_t>(tokens, Vocabulary::kMaxId));
     spec.merges.reserve(tokens);
+    advise_huge_pages(spec.merges.data(), tokens * sizeof(spec.merges[0]));
     Reader reader(spec);
     return scan(json, reader);
   };
