@@ -36,8 +36,9 @@ float slot_weight(const DraftConfig& config, const LossOptions& options, int64_t
 
 }  // namespace
 
-int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t item_bytes) {
-  const int64_t slots = item_bytes > 2 ? 720 : 1120;
+int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t row_bytes) {
+  constexpr int64_t kNarrow = 1280;  // bytes of a row
+  const int64_t slots = row_bytes <= kNarrow ? 1120 : 512;
   if (options.fixed_parts) {
     if (options.anchors_at_once > 0 && options.anchors_at_once < LossOptions::kExactPart) {
       throw Error(ErrorKind::usage, "exact gradients are added in parts of " + std::to_string(LossOptions::kExactPart) +
@@ -51,6 +52,12 @@ int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t blo
   // Parts of equal size: a small last one would cost as many calls as a large one.
   const int64_t parts = std::max<int64_t>(1, (blocks + allowed - 1) / allowed);
   return std::max<int64_t>(1, (blocks + parts - 1) / parts);
+}
+
+int64_t logits_bytes(const LossOptions& options, int64_t vocabulary) {
+  if (options.tile_bytes > 0) return options.tile_bytes;
+  constexpr int64_t kRows = 330, kLeast = 64 << 20, kMost = 192 << 20;
+  return std::clamp(kRows * vocabulary * static_cast<int64_t>(sizeof(float)), kLeast, kMost);
 }
 
 std::vector<int64_t> anchor_candidates(std::span<const uint8_t> supervised) {

@@ -17,9 +17,9 @@ struct LossOptions {
   std::string decay_kind = "dspark";  // "dpace", "dpace-cumulative-confidence-only", "dpace-continuation-value-only"
   double dpace_alpha = 0.5;
   bool renormalised_teacher = false;  // p renormalised over the draft vocabulary, for comparison only
-  int64_t tile_bytes = 64 << 20;      // f32 rows of logits that exist at once
+  int64_t tile_bytes = 0;             // f32 rows of logits that exist at once; 0: logits_bytes() chooses
   // Blocks whose activations exist at once: a step is cut into parts, whose gradients are added in f32. 0: as many as
-  // have 1120 slots, or 720 in f32; products lose nothing at that many rows.
+  // have 1120 slots, or 512 where a hidden row takes more than 1,280 bytes; products lose little at that many rows.
   int64_t anchors_at_once = 0;
   // Parts of kExactPart blocks, whatever anchors_at_once allows: its value then changes no bit.
   bool fixed_parts = false;
@@ -29,9 +29,14 @@ struct LossOptions {
   bool dynamic_weights() const { return decay_kind != "dspark"; }
 };
 
-// Blocks of one part of a plan with `blocks` blocks of `block_size` slots, of values of `item_bytes`. Throws
-// Error{usage} when fixed parts are larger than what may exist at once.
-int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t item_bytes);
+// Blocks of one part of a plan with `blocks` blocks of `block_size` slots, whose hidden rows take `row_bytes` each.
+// Throws Error{usage} when fixed parts are larger than what may exist at once.
+int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t row_bytes);
+
+// Bytes of the logits that exist at once, over `vocabulary` columns: tile_bytes, or what 330 rows take, 64 to 192 MiB.
+// The head is laid out anew for every band of rows, so a large vocabulary needs the memory for as many rows as a small
+// one.
+int64_t logits_bytes(const LossOptions& options, int64_t vocabulary);
 
 // Random draws of a training step: a function of these numbers and the sample id, never of call order.
 struct StepRandom {

@@ -74,7 +74,7 @@ class BlockDraftTraining final : public DraftTraining {
         markov_(arrange_markov(config_, masters_, dtype, device_)),
         teacher_head_(draft_head(config_, *target_)),
         head_(teacher_head_.to(dtype)),
-        vocab_loss_(loss.tile_bytes) {
+        vocab_loss_(logits_bytes(loss, head_.size(0))) {
     for (auto& [name, master] : masters_) master = master.detach().clone().requires_grad_(true);
     link();
   }
@@ -400,8 +400,8 @@ LossTerms BlockDraftTraining::loss(const FeatureBatch& given, const BlockPlan& p
   FeatureBatch batch = given;  // states on the device for all parts at once
   batch.last = there(given.last), batch.log_sum = there(given.log_sum);
   Context context = context_pass(batch, blocks);
-  const auto item = static_cast<int64_t>(c10::elementSize(dtype_));
-  const int64_t slots = plan.block_size, per_part = blocks_of_a_part(loss_, plan.blocks(), slots, item);
+  const int64_t row_bytes = config_.layer.hidden_size * static_cast<int64_t>(c10::elementSize(dtype_));
+  const int64_t slots = plan.block_size, per_part = blocks_of_a_part(loss_, plan.blocks(), slots, row_bytes);
   for (int64_t begin = 0; begin < plan.blocks(); begin += per_part) {
     const int64_t end = std::min(begin + per_part, plan.blocks());
     const LiveSlots some = slots_between(live, begin * slots, end * slots);

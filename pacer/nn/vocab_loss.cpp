@@ -49,6 +49,11 @@ bool one_head(const VocabLossInput& in) {
          teacher.scalar_type() == in.head.scalar_type();
 }
 
+// No column of the teacher is needed but those that the draft has.
+bool teacher_kept_only(const VocabLossInput& in) {
+  return in.teacher.defined() && (in.kept_ids.empty() || in.teacher_log_sum.defined());
+}
+
 void require(bool fits, const char* what) {
   if (!fits) throw Error(ErrorKind::bug, std::string("vocab_loss: ") + what);
 }
@@ -104,6 +109,20 @@ struct VocabLoss::Band {
   at::Tensor tile;               // [teachers * tile columns] f32, only with kept_ids
   std::vector<float> outside;    // [teachers] probability outside the draft vocabulary
 
+  // The next row, and what it does not share with the one before.
+  void add(int64_t row, std::optional<int64_t> new_teacher, std::optional<int64_t> new_markov) {
+    if (new_teacher) teachers.push_back(*new_teacher);
+    if (new_markov) markovs.push_back(*new_markov), run.push_back(static_cast<int64_t>(rows.size()));
+    rows.push_back(row);
+    teacher.push_back(static_cast<int64_t>(teachers.size()) - 1);
+  }
+  // The first `count` rows only, at least one.
+  void keep(size_t count) {
+    rows.resize(count), teacher.resize(count);
+    if (!teachers.empty()) teachers.resize(static_cast<size_t>(teacher.back()) + 1);
+    while (!run.empty() && run.back() >= static_cast<int64_t>(count)) run.pop_back(), markovs.pop_back();
+  }
+
   int64_t floats(const VocabLossInput& in) const {
     return static_cast<int64_t>(rows.size() + teachers.size() + markovs.size()) * in.head.size(0) +
            static_cast<int64_t>(teachers.size()) * tile_columns(in);
@@ -120,7 +139,9 @@ struct VocabLoss::Layout {
 int64_t VocabLoss::buffer_bytes() const { return buffer_.defined() ? static_cast<int64_t>(buffer_.nbytes()) : 0; }
 
 // Rows in the order of their teachers, so that those which share one (and its Markov row) follow each other; cut where
-// the logits of a band reach `floats` or its Markov rows `markovs`.
+// the logits of a band reach `floats` or its Markov rows `markovs`. Of the rows of a band's product a last few that do
+// not fill a panel cost nearly as much as if they did, and a last small band reads the head for a few rows: bands have
+// whole panels, and about the same number of them.
 std::vector<VocabLoss::Band> VocabLoss::bands(const VocabLossInput& in, int64_t floats, int64_t markovs) {
   std::vector<int64_t> order(in.label.size());
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -129,28 +150,53 @@ std::vector<VocabLoss::Band> VocabLoss::bands(const VocabLossInput& in, int64_t 
     return std::pair(in.teacher.defined() ? in.teacher_row[at] : 0, in.markov_row.empty() ? 0 : in.markov_row[at]);
   };
   std::stable_sort(order.begin(), order.end(), [&key](int64_t a, int64_t b) { return key(a) < key(b); });
+  const bool together = one_head(in) && teacher_kept_only(in);
+  const auto products = [together](size_t rows, size_t teachers) {
+    return static_cast<int64_t>(rows + (together ? teachers : 0));
+  };
 
-  std::vector<Band> bands;
-  const int64_t n = in.head.size(0);
-  for (const int64_t row : order) {
-    const auto [teacher, markov] = key(row);
-    const bool open = !bands.empty();
-    const bool new_teacher = in.teacher.defined() && (!open || bands.back().teachers.back() != teacher);
-    const bool new_run = !in.markov_row.empty() && (!open || new_teacher || bands.back().markovs.back() != markov);
-    const int64_t more = n + (new_teacher ? n + tile_columns(in) : 0) + (new_run ? n : 0);
-    if (!open || bands.back().floats(in) + more > floats ||
-        (new_run && static_cast<int64_t>(bands.back().markovs.size()) == markovs)) {
-      bands.emplace_back();
+  // The band that begins at order[begin], with at most so many rows of the product.
+  const auto band_from = [&](size_t begin, int64_t most) {
+    const int64_t n = in.head.size(0);
+    Band band;
+    std::vector<int64_t> counts;  // rows of the product, behind each row of the band
+    size_t end = begin;
+    for (; end < order.size(); ++end) {
+      const bool first = end == begin;
+      const auto [teacher, markov] = key(order[end]);
+      const bool new_teacher = in.teacher.defined() && (first || key(order[end - 1]).first != teacher);
+      const bool new_run = !in.markov_row.empty() && (first || key(order[end - 1]) != key(order[end]));
+      const int64_t more = n + (new_teacher ? n + tile_columns(in) : 0) + (new_run ? n : 0);
+      const int64_t count = products(band.rows.size() + 1, band.teachers.size() + (new_teacher ? 1 : 0));
+      if (!first && (band.floats(in) + more > floats || count > most ||
+                     (new_run && static_cast<int64_t>(band.markovs.size()) == markovs))) {
+        break;
+      }
+      band.add(order[end], new_teacher ? std::optional(teacher) : std::nullopt,
+               new_run ? std::optional(markov) : std::nullopt);
+      counts.push_back(count);
     }
-    Band& band = bands.back();
-    const auto at = static_cast<int64_t>(band.rows.size());
-    if (in.teacher.defined() && (at == 0 || band.teachers.back() != teacher)) band.teachers.push_back(teacher);
-    if (!in.markov_row.empty() && (at == 0 || new_run)) band.markovs.push_back(markov), band.run.push_back(at);
-    band.rows.push_back(row);
-    band.teacher.push_back(static_cast<int64_t>(band.teachers.size()) - 1);
-  }
-  for (Band& band : bands) band.run.push_back(static_cast<int64_t>(band.rows.size()));
-  return bands;
+    const int64_t whole = counts.back() / kProductPanel * kProductPanel;
+    if (end < order.size() && whole > 0) {
+      band.keep(static_cast<size_t>(std::upper_bound(counts.begin(), counts.end(), whole) - counts.begin()));
+    }
+    band.run.push_back(static_cast<int64_t>(band.rows.size()));
+    return band;
+  };
+  const auto all = [&](int64_t most) {
+    std::vector<Band> bands;
+    for (size_t begin = 0; begin < order.size(); begin += bands.back().rows.size()) {
+      bands.push_back(band_from(begin, most));
+    }
+    return bands;
+  };
+
+  std::vector<Band> bands = all(std::numeric_limits<int64_t>::max());
+  if (bands.size() < 2) return bands;
+  int64_t total = 0;
+  for (const Band& band : bands) total += products(band.rows.size(), band.teachers.size());
+  const auto panels = static_cast<int64_t>(bands.size()) * kProductPanel;
+  return all((total + panels - 1) / panels * kProductPanel);
 }
 
 void VocabLoss::place(const VocabLossInput& in, Band& band) const {
@@ -172,7 +218,7 @@ void VocabLoss::place(const VocabLossInput& in, Band& band) const {
 // Logits of the draft without the Markov term, and of the teacher where no column is needed but the kept ones.
 void VocabLoss::head_products(const VocabLossInput& in, const Band& band) {
   const at::Tensor hidden = in.hidden.index_select(0, index_tensor(band.rows));
-  const bool kept_only = in.teacher.defined() && (in.kept_ids.empty() || in.teacher_log_sum.defined());
+  const bool kept_only = teacher_kept_only(in);
   const at::Tensor states = kept_only ? in.teacher.index_select(0, index_tensor(band.teachers)) : at::Tensor();
   if (kept_only && one_head(in)) {
     product_f32(band.logits, at::cat({hidden, states}), in.head);

@@ -15,22 +15,22 @@
 namespace pacer::nn {
 namespace {
 
-constexpr int64_t kPanel = 32;        // rows of a packed panel
 constexpr int64_t kUnit = 4;          // bytes of an f32 or of a pair of bf16
 constexpr int64_t kBackColumns = 32;  // that the kernel takes together
 constexpr int64_t kColumns = 256;     // a column block of w stays in the second-level cache while all panels pass
 
 // [panel][unit][row of the panel]: a vector load brings one unit of 16 rows. Missing rows of the last panel are 0.
 std::unique_ptr<uint32_t[]> pack_rows(const char* a, int64_t rows, int64_t units) {
-  const int64_t panels = (rows + kPanel - 1) / kPanel;
-  std::unique_ptr<uint32_t[]> packed(new uint32_t[static_cast<size_t>(panels * units * kPanel)]);
+  const int64_t panels = (rows + kProductPanel - 1) / kProductPanel;
+  std::unique_ptr<uint32_t[]> packed(new uint32_t[static_cast<size_t>(panels * units * kProductPanel)]);
   for (int64_t panel = 0; panel < panels; ++panel) {
-    uint32_t* to = packed.get() + panel * units * kPanel;
-    const int64_t live = std::min(kPanel, rows - panel * kPanel);
-    if (live < kPanel) std::memset(to, 0, static_cast<size_t>(units * kPanel) * kUnit);
+    uint32_t* to = packed.get() + panel * units * kProductPanel;
+    const int64_t live = std::min(kProductPanel, rows - panel * kProductPanel);
+    if (live < kProductPanel) std::memset(to, 0, static_cast<size_t>(units * kProductPanel) * kUnit);
     for (int64_t row = 0; row < live; ++row) {
-      const char* from = a + (panel * kPanel + row) * units * kUnit;
-      for (int64_t unit = 0; unit < units; ++unit) std::memcpy(to + unit * kPanel + row, from + unit * kUnit, kUnit);
+      const char* from = a + (panel * kProductPanel + row) * units * kUnit;
+      for (int64_t unit = 0; unit < units; ++unit)
+        std::memcpy(to + unit * kProductPanel + row, from + unit * kUnit, kUnit);
     }
   }
   return packed;

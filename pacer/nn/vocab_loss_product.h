@@ -1,11 +1,16 @@
 // Products with f32 results from bf16 factors: logits rounded to eight bits of mantissa would spoil a loss.
 #pragma once
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
 #include "pacer/nn/kernel_choice.h"
 
 namespace pacer::nn {
+
+// Rows of a that product_f32 multiplies side by side; a last group with fewer takes nearly as long.
+constexpr int64_t kProductPanel = 32;
 
 // out = a w^T, or out += a w^T.
 //

@@ -125,7 +125,7 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
 
   const auto context = static_cast<uint64_t>(longest(train, recipe.data.sequences));
   const int64_t part = draft::blocks_of_a_part(loss_options(recipe), recipe.data.sequences * recipe.data.anchors,
-                                               draft.block_size, static_cast<int64_t>(item));
+                                               draft.block_size, static_cast<int64_t>(h * item));
   const auto slots = static_cast<uint64_t>(part * draft.block_size);
   const uint64_t saved = context * (taps * h + 2 * h + layers * 2 * kv);
   const uint64_t saved_of_part = slots * layers * (5 * h + 2 * q + 2 * kv + 3 * f);
@@ -141,6 +141,9 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   // The decoding kernels read a packed copy of the layers, about as large as the weights themselves.
   const uint64_t packed = recipe.features.kernels == "decoding" ? weights : 0;
 
+  const int64_t columns = draft.kept_ids.empty() ? target.vocab_size : static_cast<int64_t>(draft.kept_ids.size());
+  const auto logits = static_cast<uint64_t>(draft::logits_bytes(loss_options(recipe), columns));
+
   MemoryEstimate estimate;
   estimate.lines = {{"target weights", weights, "model.dtype"},
                     {"packed target weights", packed, "features.kernels"},
@@ -153,7 +156,7 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
                     {"context of the draft", 2 * saved * item, "data.sequences"},
                     {"activations of blocks", 2 * saved_of_part * item, "data.anchors_at_once"},
                     {"activations of the target", forward, "features.rows_together"},
-                    {"logits", static_cast<uint64_t>(recipe.loss.tile_mb) << 20, "loss.tile_mb"},
+                    {"logits", logits, "loss.tile_mb"},
                     {"libraries", kLibraries, "", /*on_host=*/true}};
   return estimate;
 }

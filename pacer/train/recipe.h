@@ -77,7 +77,7 @@ struct LossSection {
   double dpace_alpha = 0.5;
   std::string normalisation = "supervised_weight";
   bool renormalised_teacher = false;
-  int64_t tile_mb = 64;
+  int64_t tile_mb = 0;
 };
 
 struct ScheduleSection {

@@ -103,8 +103,9 @@ std::vector<Key> make_schema() {
       Row("data.anchors", at(&R::data, &A::anchors), "blocks drawn from each row, at most").from(1).to(65536),
       Row("data.anchors_at_once", at(&R::data, &A::anchors_at_once),
           "blocks of a micro-batch whose activations exist at once: fewer need less memory and give the same gradients "
-          "up to rounding, with `parallel.exact` to the bit; 0: as many as have 1120 slots, in f32 720, with "
-          "`parallel.exact` 32")
+          "up to rounding, with `parallel.exact` to the bit; 0: as many as have 1120 slots, or 512 where rows are "
+          "wide, "
+          "with `parallel.exact` 32")
           .from(0)
           .to(1 << 20),
       Row("data.accumulation", at(&R::data, &A::accumulation), "micro-batches of an optimizer step").from(1).to(65536),
@@ -232,7 +233,10 @@ std::vector<Key> make_schema() {
           .of({"supervised_weight", "per_micro_batch"}),
       Row("loss.renormalised_teacher", at(&R::loss, &L::renormalised_teacher),
           "with a reduced vocabulary: renormalise the target's distribution over it (for comparison only)"),
-      Row("loss.tile_mb", at(&R::loss, &L::tile_mb), "logits that exist at one time, in MiB").from(1).to(1e6),
+      Row("loss.tile_mb", at(&R::loss, &L::tile_mb),
+          "logits that exist at one time, in MiB; 0: what 330 rows take, 64 to 192")
+          .from(0)
+          .to(1e6),
 
       Row("schedule.steps", at(&R::schedule, &S::steps), "optimizer steps to train for").from(1).to(1e9),
       Row("schedule.epochs", at(&R::schedule, &S::epochs), "passes over the training rows, also fractions")

@@ -22,7 +22,7 @@ constexpr int64_t kEvaluationPrompts = 40, kOtherPrompts = 8, kExactOthers = 4;
 constexpr int64_t kMostPrompts = 6000;  // a thousand fewer than there are
 constexpr double kMixedMinutes = 20;    // fewer hold too few answers for several kinds
 constexpr int64_t kFewestPrompts = 48;
-constexpr double kSlack = 0.08;  // of the minutes: loading, saving, validation, report; and plans are estimates
+constexpr double kSlack = 0.05;  // of the minutes: loading, saving, validation, report; and plans are estimates
 
 double evaluation_seconds(const MeasuredSpeed& speed, const QuickstartPlan& plan, bool mixed) {
   const double lanes = std::max(1.0, kLaneGain * speed.lanes);

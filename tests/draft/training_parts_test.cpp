@@ -77,15 +77,22 @@ TEST(StepInParts, FixedPartsGiveTheSameBitsWhateverMayExistAtOnce) {
 }
 
 TEST(StepInParts, TheLargestPartIsWhatWasAllowed) {
-  constexpr int64_t kBf16 = 2, kF32 = 4;
-  EXPECT_EQ(blocks_of_a_part({}, 160, 7, kBf16), 160) << "1120 slots";
-  EXPECT_EQ(blocks_of_a_part({}, 160, 7, kF32), 80) << "values of twice the bytes";
-  EXPECT_EQ(blocks_of_a_part({}, 161, 7, kBf16), 81) << "two parts of about the same size";
-  EXPECT_EQ(blocks_of_a_part({}, 3, 5000, kBf16), 1);
-  EXPECT_EQ(blocks_of_a_part({.anchors_at_once = 10}, 35, 7, kBf16), 9);
-  EXPECT_EQ(blocks_of_a_part({.fixed_parts = true}, 35, 7, kBf16), LossOptions::kExactPart);
-  EXPECT_THROW(blocks_of_a_part({.anchors_at_once = LossOptions::kExactPart - 1, .fixed_parts = true}, 35, 7, kBf16),
+  constexpr int64_t kNarrow = 576 * 2, kWide = 1024 * 2;  // bytes of a hidden row
+  EXPECT_EQ(blocks_of_a_part({}, 160, 7, kNarrow), 160) << "1120 slots";
+  EXPECT_EQ(blocks_of_a_part({}, 146, 7, kWide), 73) << "512 slots";
+  EXPECT_EQ(blocks_of_a_part({}, 161, 7, kNarrow), 81) << "two parts of about the same size";
+  EXPECT_EQ(blocks_of_a_part({}, 3, 5000, kNarrow), 1);
+  EXPECT_EQ(blocks_of_a_part({.anchors_at_once = 10}, 35, 7, kNarrow), 9);
+  EXPECT_EQ(blocks_of_a_part({.fixed_parts = true}, 35, 7, kNarrow), LossOptions::kExactPart);
+  EXPECT_THROW(blocks_of_a_part({.anchors_at_once = LossOptions::kExactPart - 1, .fixed_parts = true}, 35, 7, kNarrow),
                Error);
+}
+
+TEST(LogitsBytes, HoldAsManyRowsOfALargeVocabularyAsOfASmallOne) {
+  EXPECT_EQ(logits_bytes({}, 49152), 64 << 20) << "at least";
+  EXPECT_EQ(logits_bytes({}, 100'000), 330 * 100'000 * 4);
+  EXPECT_EQ(logits_bytes({}, 256'000), 192 << 20) << "at most";
+  EXPECT_EQ(logits_bytes({.tile_bytes = 1 << 20}, 256'000), 1 << 20) << "as it was asked for";
 }
 
 }  // namespace

@@ -185,6 +185,22 @@ TEST(VocabLoss, RowsMayShareTheirMarkovRow) {
   }
 }
 
+// Several bands of more than a panel each, with and without one product for draft and teacher.
+TEST(VocabLoss, BandsOfWholePanelsGiveTheSameRows) {
+  Sizes sizes;
+  sizes.rows = 230, sizes.teachers = 90, sizes.vocabulary = 500;
+  VocabLossInput in = shared_markov(sizes, at::kFloat);
+  for (const bool one_head : {false, true}) {
+    if (one_head) in.teacher_head = in.head;
+    const Naive expected = naive_shared(in);
+    for (const int64_t rows : {70, 130, 300}) {
+      VocabLoss loss(rows * sizes.vocabulary * 4);
+      expect_equal(loss(in), expected);
+      EXPECT_LE(loss.buffer_bytes(), rows * sizes.vocabulary * 4) << rows;
+    }
+  }
+}
+
 TEST(VocabLoss, KnownLogSumsSpareTheOtherColumns) {
   Sizes sizes;
   sizes.kept_ids = every_third(sizes.vocabulary);
