@@ -12,6 +12,7 @@
 #include "pacer/base/error.h"
 #include "pacer/device/indices.h"
 #include "pacer/nn/page_tensor.h"
+#include "pacer/nn/vocab_loss.h"
 #include "pacer/target/exact_rows.h"
 
 namespace pacer::decode {
@@ -27,6 +28,7 @@ struct Sequence {
   Finish limited_by;
   std::vector<int64_t> tokens;
   target::TargetOutput states;  // with keep_states: room for the whole text
+  std::vector<float> log_sums;  // with keep_states: of each token
   int64_t states_kept = 0;
 
   // Appends rows [begin, end) of what the target gave.
@@ -93,7 +95,7 @@ class Batch {
       while (next_ < requests_.size() && static_cast<int64_t>(live_.size()) < options_.sequences) {
         const auto& prompt = requests_[next_].prompt;
         const auto length = static_cast<int64_t>(prompt.size());
-        Sequence sequence{next_, {}, length, options_.sampling.max_new_tokens, Finish::length, {}, {}, 0};
+        Sequence sequence{next_, {}, length, options_.sampling.max_new_tokens, Finish::length, {}, {}, {}, 0};
         const int64_t room = target_.config().max_position - length;
         if (target_.config().max_position > 0 && room < sequence.limit) {
           sequence.limit = room, sequence.limited_by = Finish::context;
@@ -150,6 +152,11 @@ class Batch {
   // Chooses the next token of live_[first ...] from its row of logits [n, V], as decode_plain does.
   void take(const at::Tensor& all, size_t first) {
     const SamplingOptions& sampling = options_.sampling;
+    if (options_.keep_states) {
+      const at::Tensor sums = nn::log_sums_of(all);
+      const float* const of = sums.const_data_ptr<float>();
+      for (size_t i = first; i < live_.size(); ++i) live_[i].log_sums.push_back(of[i - first]);
+    }
     const at::Tensor logits = without_padding(all, target_.config().vocab_size, sampling);
     std::vector<int64_t> tokens;
     if (sampling.greedy()) {
@@ -181,8 +188,11 @@ class Batch {
       if (statistics_.stopped) continue;
       ++statistics_.texts;
       BatchResult result{
-          sequence.request, std::move(sequence.tokens), stopped ? Finish::stop : sequence.limited_by, {}};
-      if (options_.keep_states) result.states = sequence.kept_states();
+          sequence.request, std::move(sequence.tokens), stopped ? Finish::stop : sequence.limited_by, {}, {}};
+      if (options_.keep_states) {
+        result.states = sequence.kept_states();
+        result.log_sums = std::move(sequence.log_sums);
+      }
       if (!on_finished_(result)) statistics_.stopped = true;
     }
     live_ = std::move(rest);

@@ -20,7 +20,8 @@ struct BatchRequest {
 struct BatchOptions {
   SamplingOptions sampling;
   int64_t sequences = 48;  // texts in flight
-  // The hidden states that the texts were made from are handed over with them: taps, and the last state.
+  // The hidden states that the texts were made from are handed over with them: taps, the last state, and the
+  // normalisers of the logits.
   bool keep_states = false;
   target::Taps taps;
 };
@@ -32,6 +33,9 @@ struct BatchResult {
   // With keep_states: tapped [n, m, H] and last [n, H] of prompt and text without its last token, which the target was
   // not asked about. The same bits as target::forward_exact gives for these tokens.
   target::TargetOutput states;
+  // With keep_states: log of the sum of exponentials of the logits that each token was chosen from, as
+  // target::exact_log_sums gives it.
+  std::vector<float> log_sums;
 };
 
 struct BatchStatistics {

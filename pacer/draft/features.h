@@ -14,7 +14,7 @@ struct FeatureBatch {
   std::vector<int64_t> starts;       // S + 1 offsets; positions restart at 0 in every sequence
   at::Tensor tapped;                 // [T, m, H] target dtype, in the order of the draft's target_layer_ids
   at::Tensor last;                   // [T, H] target state after the final norm
-  at::Tensor log_sum;                // [T] f32 DraftTraining::teacher_log_sums(last), or undefined: not known
+  at::Tensor log_sum;                // [T] f32 log-sum-exp of the target's logits, or undefined: not known
   std::vector<uint64_t> sample_ids;  // [S] what the random draws of a sequence depend on
 };
 

@@ -93,8 +93,10 @@ class BlockDraftTraining final : public DraftTraining {
     refresh();
   }
 
+  bool wants_log_sums() const override { return config_.reduced() && !loss_.renormalised_teacher; }
+
   at::Tensor teacher_log_sums(const at::Tensor& last) const override {
-    if (!config_.reduced() || loss_.renormalised_teacher) return {};
+    if (!wants_log_sums()) return {};
     return nn::log_sum_rows(there(last), target_->head_weight()).to(last.device());
   }
 

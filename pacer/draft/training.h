@@ -51,6 +51,7 @@ class DraftTraining {
   // that keeps features and these beside them spares most of the target's head in every later step (all but the kept
   // columns). Undefined where knowing them spares nothing: a full draft vocabulary, or a renormalised teacher.
   virtual at::Tensor teacher_log_sums(const at::Tensor& last) const = 0;
+  virtual bool wants_log_sums() const = 0;  // whether knowing them spares anything
 
   virtual BlockPlan plan(const FeatureBatch& batch, int64_t anchors_per_sequence, const StepRandom& random) const = 0;
 

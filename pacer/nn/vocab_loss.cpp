@@ -12,10 +12,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/device_memory.h"
 #include "pacer/device/kernels.h"
 #include "pacer/nn/plain.h"
 #include "pacer/nn/vocab_loss_markov.h"
@@ -398,6 +400,23 @@ VocabLossOutput VocabLoss::operator()(const VocabLossInput& in) {
     draft_rows(in, band, layout, gradient ? &*gradient : nullptr, out);
   }
   if (gradient) gradient->finish();
+  return out;
+}
+
+at::Tensor log_sums_of(const at::Tensor& logits) {
+  if (!device::own_kernels(logits)) return device::to_host(at::logsumexp(logits, {1}));
+  const detail::VocabRowKernels& kernels = detail::vocab_row_kernels();
+  const int64_t rows = logits.size(0), columns = logits.size(1), stride = logits.stride(0);
+  const float* const data = logits.const_data_ptr<float>();
+  at::Tensor out = at::empty({rows}, at::kFloat);
+  float* const to = out.mutable_data_ptr<float>();
+  at::parallel_for(0, rows, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      detail::RunningSum sum;
+      kernels.extend(data + row * stride, columns, sum);
+      to[row] = sum.max + std::log(sum.sum);
+    }
+  });
   return out;
 }
 

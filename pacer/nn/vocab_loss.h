@@ -86,4 +86,8 @@ class VocabLoss {
 // of a bf16 row do not depend on the other rows.
 at::Tensor log_sum_rows(const at::Tensor& states, const at::Tensor& head);
 
+// The same of logits [R, n] f32, last dimension dense, that are there already: [R] f32 in host memory. The bits of a
+// row do not depend on the others.
+at::Tensor log_sums_of(const at::Tensor& logits);
+
 }  // namespace pacer::nn

@@ -6,6 +6,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
+#include "pacer/nn/vocab_loss.h"
+
 namespace pacer::target {
 namespace {
 
@@ -73,6 +75,17 @@ TargetOutput forward_exact(const Target& target, const std::vector<std::vector<i
     caches.push_back(owned.back().get());
   }
   return forward_exact(target, sequences, taps, caches);
+}
+
+at::Tensor exact_log_sums(const Target& target, const at::Tensor& last) {
+  constexpr int64_t kRows = 256;  // whose logits exist at once
+  const at::Tensor sums = at::empty({last.size(0)}, at::kFloat);
+  for (int64_t begin = 0; begin < last.size(0); begin += kRows) {
+    const int64_t count = std::min(kRows, last.size(0) - begin);
+    const at::Tensor rows = last.narrow(0, begin, count).to(target.device());
+    sums.narrow(0, begin, count).copy_(nn::log_sums_of(target.logits(rows)));
+  }
+  return sums;
 }
 
 }  // namespace pacer::target

@@ -19,4 +19,8 @@ TargetOutput forward_exact(const Target& target, const std::vector<std::vector<i
 // Whole sequences from their first position, with caches that are gone afterwards.
 TargetOutput forward_exact(const Target& target, const std::vector<std::vector<int64_t>>& sequences, const Taps& taps);
 
+// log of the sum of exponentials of the logits of last [R, H]: [R] f32 in host memory, the bits of
+// nn::log_sums_of(target.logits(some of the rows)), because a row's logits do not depend on the others either.
+at::Tensor exact_log_sums(const Target& target, const at::Tensor& last);
+
 }  // namespace pacer::target

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -143,11 +145,12 @@ std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
   for (int64_t row = first; row < last; ++row) {
     group->starts.push_back(group->starts.back() + static_cast<int64_t>((*rows_)[static_cast<size_t>(row)].ids.size()));
   }
-  target::TargetOutput output = states(first, group->starts);
+  at::Tensor known;
+  target::TargetOutput output = states(first, group->starts, known);
   group->tapped = std::move(output.tapped);
   group->last = std::move(output.last);
   require_finite(*group, *rows_, first, taps_);
-  group->log_sum = teaching_log_sums(*group, first);
+  group->log_sum = teaching_log_sums(*group, first, known);
   group->bytes = group->tapped.nbytes() + group->last.nbytes();
 
   ++statistics_.groups_computed;
@@ -159,9 +162,9 @@ std::shared_ptr<FeatureSource::Group> FeatureSource::compute(int64_t number) {
 }
 
 // States of a group's rows: those that were given, and the others in one pass.
-target::TargetOutput FeatureSource::states(int64_t first, const std::vector<int64_t>& starts) {
+target::TargetOutput FeatureSource::states(int64_t first, const std::vector<int64_t>& starts, at::Tensor& known) {
   const size_t count = starts.size() - 1;
-  std::vector<std::optional<target::TargetOutput>> given(count);
+  std::vector<std::optional<KeptStates>> given(count);
   std::vector<std::vector<int64_t>> missing;
   for (size_t i = 0; i < count; ++i) {
     const data::TokenRow& row = (*rows_)[static_cast<size_t>(first) + i];
@@ -176,10 +179,15 @@ target::TargetOutput FeatureSource::states(int64_t first, const std::vector<int6
   // The last token of a given row may be without states. Nothing reads them, since no supervised token follows.
   target::TargetOutput all = {nn::page_tensor({starts.back(), taps, hidden}, target_->dtype()),
                               nn::page_tensor({starts.back(), hidden}, target_->dtype())};
+  known = at::full({starts.back()}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
   int64_t next = 0;  // row of `computed`
   for (size_t i = 0; i < count; ++i) {
     const int64_t tokens = starts[i + 1] - starts[i], from = given[i] ? 0 : next;
-    const target::TargetOutput& source = given[i] ? *given[i] : computed;
+    const target::TargetOutput& source = given[i] ? given[i]->states : computed;
+    if (given[i]) {  // the last one belongs to the token before the last
+      const std::vector<float>& sums = given[i]->log_sums;
+      std::ranges::copy(sums, known.mutable_data_ptr<float>() + starts[i + 1] - 1 - std::ssize(sums));
+    }
     const int64_t rows = given[i] ? source.last.size(0) : tokens;
     all.tapped.narrow(0, starts[i], rows).copy_(source.tapped.narrow(0, from, rows));
     all.last.narrow(0, starts[i], rows).copy_(source.last.narrow(0, from, rows));
@@ -194,19 +202,27 @@ target::TargetOutput FeatureSource::forward(const std::vector<std::vector<int64_
   return target_->forward(target::TokenBatch::packed(sequences), taps_);
 }
 
-at::Tensor FeatureSource::teaching_log_sums(const Group& group, int64_t first_row) const {
+at::Tensor FeatureSource::teaching_log_sums(const Group& group, int64_t first_row, const at::Tensor& known) const {
   if (!log_sums_) return {};
-  std::vector<int64_t> teaching;
+  std::vector<int64_t> teaching, unknown;
+  const float* const given = known.const_data_ptr<float>();
   for (size_t slot = 0; slot + 1 < group.starts.size(); ++slot) {
     const std::vector<uint8_t>& supervised = (*rows_)[static_cast<size_t>(first_row) + slot].supervised;
     for (size_t i = 1; i < supervised.size(); ++i) {
-      if (supervised[i] != 0) teaching.push_back(group.starts[slot] + static_cast<int64_t>(i) - 1);
+      if (supervised[i] == 0) continue;
+      const int64_t row = group.starts[slot] + static_cast<int64_t>(i) - 1;
+      teaching.push_back(row);
+      if (std::isnan(given[row])) unknown.push_back(row);
     }
   }
+  at::Tensor sums = known;
+  if (!unknown.empty()) {
+    const at::Tensor index = at::tensor(unknown, at::kLong), computed = log_sums_(group.last.index_select(0, index));
+    if (!computed.defined()) return {};
+    sums = known.to(computed.options()).index_copy(0, index, computed);
+  }
   const at::Tensor index = at::tensor(teaching, at::kLong);
-  const at::Tensor sums = log_sums_(group.last.index_select(0, index));
-  if (!sums.defined()) return {};
-  return at::zeros({group.last.size(0)}, sums.options()).index_copy(0, index, sums);
+  return at::zeros({group.last.size(0)}, sums.options()).index_copy(0, index, sums.index_select(0, index));
 }
 
 void FeatureSource::keep(int64_t number, std::shared_ptr<Group> group) {

@@ -39,8 +39,9 @@ class FeatureSource {
   FeatureSource(std::shared_ptr<const target::Target> target, std::shared_ptr<const std::vector<data::TokenRow>> rows,
                 target::Taps taps, const FeatureOptions& options);
 
-  // How the target's normalisers follow from its last states (DraftTraining::teacher_log_sums). They are then kept with
-  // the features of the rows that teach, those before a supervised token; the others hold 0. Before the first batch.
+  // How the target's normalisers follow from its last states: DraftTraining::teacher_log_sums, or with decoding kernels
+  // target::exact_log_sums, whose bits a StateStore has. They are then kept with the features of the rows that teach,
+  // those before a supervised token; the others hold 0. Before the first batch.
   void use_log_sums(std::function<at::Tensor(const at::Tensor& last)> log_sums) { log_sums_ = std::move(log_sums); }
 
   // Batches are then made in host memory that the runtime's device can copy from while the host goes on.
@@ -75,9 +76,10 @@ class FeatureSource {
   };
   std::shared_ptr<const Group> group(int64_t number);
   std::shared_ptr<Group> compute(int64_t number);
-  target::TargetOutput states(int64_t first, const std::vector<int64_t>& starts);
+  // known: [T] f32, gets the normalisers that came with states; NaN elsewhere.
+  target::TargetOutput states(int64_t first, const std::vector<int64_t>& starts, at::Tensor& known);
   target::TargetOutput forward(const std::vector<std::vector<int64_t>>& sequences) const;
-  at::Tensor teaching_log_sums(const Group& group, int64_t first_row) const;
+  at::Tensor teaching_log_sums(const Group& group, int64_t first_row, const at::Tensor& known) const;
   void keep(int64_t number, std::shared_ptr<Group> group);
 
   std::shared_ptr<const target::Target> target_;

@@ -13,6 +13,14 @@
 
 namespace pacer::train {
 
+struct KeptStates {
+  target::TargetOutput
+      states;  // tapped [n, m, H] and last [n, H] of the first n tokens, all of them or all but the last
+  // log of the sum of exponentials of the logits that the last tokens were chosen from, one for each of them
+  // (BatchResult::log_sums); empty: not known.
+  std::vector<float> log_sums;
+};
+
 // By row id. They are taken out as they are used, so nothing is in memory twice. put() and take() are thread-safe:
 // training rows are taken ahead while validation rows are.
 class StateStore {
@@ -24,19 +32,18 @@ class StateStore {
   int64_t rows() const { return static_cast<int64_t>(kept_.size()); }
   uint64_t bytes() const { return bytes_; }
 
-  // states: tapped [n, m, H] and last [n, H] of the first n of `ids`, all of them or all but the last. Throws
-  // Error{bug} for other shapes. False when there is no room.
-  bool put(const std::string& id, std::vector<int64_t> ids, target::TargetOutput states);
+  // Throws Error{bug} for states of other shapes. False when there is no room.
+  bool put(const std::string& id, std::vector<int64_t> ids, KeptStates kept);
 
-  // The states that were put for this row, cut to `ids` when those end earlier; nothing when the row is not here or its
-  // tokens are others.
-  std::optional<target::TargetOutput> take(const std::string& id, const std::vector<int64_t>& ids);
+  // What was put for this row, cut to `ids` when those end earlier; nothing when the row is not here or its tokens are
+  // others.
+  std::optional<KeptStates> take(const std::string& id, const std::vector<int64_t>& ids);
 
  private:
   struct Row {
     std::vector<int64_t> ids;
-    target::TargetOutput states;
-    uint64_t bytes() const { return states.tapped.nbytes() + states.last.nbytes(); }
+    KeptStates kept;
+    uint64_t bytes() const { return kept.states.tapped.nbytes() + kept.states.last.nbytes(); }
   };
   target::Taps taps_;
   uint64_t memory_bytes_, bytes_ = 0;

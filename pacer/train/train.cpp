@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <functional>
 
 #include "pacer/base/clocks.h"
 #include "pacer/base/error.h"
@@ -11,6 +12,7 @@
 #include "pacer/data/rows.h"
 #include "pacer/device/kernels.h"
 #include "pacer/device/runtime.h"
+#include "pacer/target/exact_rows.h"
 #include "pacer/train/budget.h"
 #include "pacer/train/causal_lm.h"
 #include "pacer/train/draft_setup.h"
@@ -180,9 +182,14 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
     bench.draft =
         draft::DraftTraining::create(config, bench.loss, target, static_cast<uint64_t>(recipe.seed), dtype, runtime);
   }
+  std::function<at::Tensor(const at::Tensor&)> log_sums = [draft = bench.draft.get()](const at::Tensor& last) {
+    return draft->teacher_log_sums(last);
+  };
+  if (decoding && bench.draft->wants_log_sums()) {
+    log_sums = [target](const at::Tensor& last) { return target::exact_log_sums(*target, last); };
+  }
   for (FeatureSource* source : {bench.features.get(), bench.validation.get()}) {
-    if (source == nullptr) continue;
-    source->use_log_sums([draft = bench.draft.get()](const at::Tensor& last) { return draft->teacher_log_sums(last); });
+    if (source != nullptr && bench.draft->wants_log_sums()) source->use_log_sums(log_sums);
   }
   if (!newest) {
     constexpr int64_t kWarmStartTokens = 512;

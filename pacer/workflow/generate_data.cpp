@@ -165,7 +165,7 @@ GenerateReport generate_data(const target::Target& target, const text::ModelText
         if (options.states) {
           std::vector<int64_t> ids = std::move(row.prompt_ids);
           ids.insert(ids.end(), row.output_ids.begin(), row.output_ids.end());
-          options.states->put(row.id, std::move(ids), result.states);
+          options.states->put(row.id, std::move(ids), {result.states, result.log_sums});
         }
       }
       progress.update(static_cast<uint64_t>(report.resumed + report.answered + report.cut_dropped),

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include <ATen/ops/logsumexp.h>
 #include <gtest/gtest.h>
 
 #include "pacer/base/error.h"
@@ -146,6 +147,12 @@ TEST(GenerateBatch, HandsOverTheStatesThatTheTextsWereMadeFrom) {
         const target::TargetOutput alone = forward_exact(*target, {ids}, options.taps);
         EXPECT_TRUE(pacer::test::same_bits(result.states.tapped, alone.tapped)) << result.request;
         EXPECT_TRUE(pacer::test::same_bits(result.states.last, alone.last)) << result.request;
+        const auto tokens = static_cast<int64_t>(result.tokens.size());
+        const at::Tensor choosing = alone.last.slice(0, alone.last.size(0) - tokens);
+        const at::Tensor sums = target::exact_log_sums(*target, choosing);
+        EXPECT_EQ(std::vector<float>(sums.const_data_ptr<float>(), sums.const_data_ptr<float>() + tokens),
+                  result.log_sums);
+        EXPECT_TRUE(pacer::test::close(sums, at::logsumexp(target->logits(choosing), {1}), 1e-6, 1e-6));
         ++handed;
         return true;
       });

@@ -126,11 +126,27 @@ TEST(FeatureSource, TakesStatesThatWereComputedWithTheRows) {
   for (const size_t number : {0, 1, 3, 9}) {
     const data::TokenRow& row = (*sources.rows)[number];
     const std::vector<int64_t> seen(row.ids.begin(), row.ids.end() - 1);
-    ASSERT_TRUE(store->put(row.id, row.ids, target::forward_exact(*sources.target, {seen}, kTaps)));
+    const target::TargetOutput states = target::forward_exact(*sources.target, {seen}, kTaps);
+    KeptStates kept{states, {}};
+    if (number != 1) {  // of which the normalisers have to be computed
+      const at::Tensor sums = target::exact_log_sums(*sources.target, states.last.slice(0, -2));
+      kept.log_sums.assign(sums.const_data_ptr<float>(), sums.const_data_ptr<float>() + sums.numel());
+    }
+    ASSERT_TRUE(store->put(row.id, row.ids, std::move(kept)));
   }
   takes.use_states(store);
-  const draft::FeatureBatch expected = computes.batch({0, 2, 3, 9}), given = takes.batch({0, 2, 3, 9});
+  int64_t normalised = 0;  // rows
+  const auto log_sums = [&](const at::Tensor& last) {
+    normalised += last.size(0);
+    return target::exact_log_sums(*sources.target, last);
+  };
+  for (FeatureSource* source : {&computes, &takes}) source->use_log_sums(log_sums);
+  const draft::FeatureBatch expected = computes.batch({0, 2, 3, 9});
+  const int64_t without_store = normalised;
+  const draft::FeatureBatch given = takes.batch({0, 2, 3, 9});
+  EXPECT_EQ(normalised - without_store, without_store - 3 * 2) << "two of each of three rows were known";
   EXPECT_EQ(takes.statistics().rows_given, 4);
+  EXPECT_TRUE(pacer::test::same_bits(expected.log_sum, given.log_sum));
   EXPECT_EQ(store->rows(), 0);
   EXPECT_EQ(store->bytes(), 0u);
   for (size_t s = 0; s < 4; ++s) {
@@ -153,16 +169,21 @@ TEST(FeatureSource, RefusesStatesWithOtherBitsThanItsOwn) {
 
 TEST(StateStore, GivesARowOnceAndOnlyForItsOwnTokens) {
   StateStore store({0}, 1000);
-  const auto states = [](int64_t rows) { return target::TargetOutput{at::ones({rows, 1, 4}), at::ones({rows, 4})}; };
+  const auto states = [](int64_t rows, std::vector<float> log_sums = {}) {
+    return KeptStates{{at::ones({rows, 1, 4}), at::ones({rows, 4})}, std::move(log_sums)};
+  };
   EXPECT_TRUE(store.put("a", {1, 2, 3}, states(2)));
   EXPECT_TRUE(store.put("b", {1, 2, 3}, states(3)));
-  EXPECT_TRUE(store.put("c", {1, 2, 3, 4}, states(3)));
+  EXPECT_TRUE(store.put("c", {1, 2, 3, 4}, states(3, {0.5f, 1.5f, 2.5f})));
   EXPECT_THROW(store.put("a", {1, 2, 3}, states(3)), Error);
   EXPECT_THROW(store.put("d", {1, 2, 3}, states(1)), Error);
+  EXPECT_THROW(store.put("d", {1, 2}, states(2, {1, 2})), Error) << "the first token was chosen from nothing";
   EXPECT_FALSE(store.put("e", std::vector<int64_t>(40, 1), states(40)));  // no room
   EXPECT_FALSE(store.take("z", {1, 2, 3}));
-  EXPECT_EQ(store.take("c", {1, 2})->last.size(0), 2);  // a row that was cut on the right
-  EXPECT_EQ(store.take("a", {1, 2, 3})->tapped.size(0), 2);
+  const auto cut = store.take("c", {1, 2});  // on the right
+  EXPECT_EQ(cut->states.last.size(0), 2);
+  EXPECT_EQ(cut->log_sums, std::vector<float>{0.5f});
+  EXPECT_EQ(store.take("a", {1, 2, 3})->states.tapped.size(0), 2);
   EXPECT_FALSE(store.take("a", {1, 2, 3}));
   EXPECT_FALSE(store.take("b", {1, 5, 3}));
   EXPECT_EQ(store.bytes(), 0u);
