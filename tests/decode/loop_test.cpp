@@ -198,7 +198,8 @@ TEST(DecodeSpeculative, EverySecondBelongsToOnePhase) {
     EXPECT_GT(phase.wall, 0.0);
   }
   EXPECT_LE(times.total().wall, after.wall - before.wall);
-  EXPECT_GT(times.total().wall, 0.8 * (after.wall - before.wall));
+  // Of what the process computed: on a busy machine the wall clock also runs while it waits for its turn.
+  EXPECT_GT(times.total().cpu, 0.8 * (after.cpu - before.cpu));
 }
 
 TEST(PromptLookup, ProposesWhatFollowedTheLatestLongestMatch) {
