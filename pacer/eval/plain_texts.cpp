@@ -1,7 +1,5 @@
 #include "pacer/eval/plain_texts.h"
 
-#include <algorithm>
-
 #include "pacer/decode/batch_generate.h"
 
 namespace pacer::eval {

@@ -104,8 +104,7 @@ std::vector<Key> make_schema() {
       Row("data.anchors_at_once", at(&R::data, &A::anchors_at_once),
           "blocks of a micro-batch whose activations exist at once: fewer need less memory and give the same gradients "
           "up to rounding, with `parallel.exact` to the bit; 0: as many as have 1120 slots, or 512 where rows are "
-          "wide, "
-          "with `parallel.exact` 32")
+          "wide, with `parallel.exact` 32")
           .from(0)
           .to(1 << 20),
       Row("data.accumulation", at(&R::data, &A::accumulation), "micro-batches of an optimizer step").from(1).to(65536),

@@ -14,8 +14,8 @@
 namespace pacer::train {
 
 struct KeptStates {
-  target::TargetOutput
-      states;  // tapped [n, m, H] and last [n, H] of the first n tokens, all of them or all but the last
+  // tapped [n, m, H] and last [n, H] of the first n tokens, all of them or all but the last
+  target::TargetOutput states;
   // log of the sum of exponentials of the logits that the last tokens were chosen from, one for each of them
   // (BatchResult::log_sums); empty: not known.
   std::vector<float> log_sums;
