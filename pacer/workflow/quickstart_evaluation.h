@@ -1,4 +1,5 @@
-// What the quickstart measures: four kinds of prompts, plain, with the draft, paced, and by prompt lookup.
+// What the quickstart measures: four kinds of prompts, plain, with the draft, paced, and by prompt lookup; kinds that
+// the draft has not seen plain and paced only, unless everything is asked for.
 #pragma once
 
 #include <cstdint>
