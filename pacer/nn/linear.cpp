@@ -122,9 +122,8 @@ F32Products f32_products() { return chosen(); }
 void use_f32_products(const F32Products& products) { chosen() = products; }
 
 F32Products f32_products_of_processor() {
-  F32Products products;
-  if (is_intel()) products.weight_gradient = F32Library::torch;
-  return products;
+  const F32Library library = is_intel() ? F32Library::torch : F32Library::onednn;
+  return {library, library, library};
 }
 
 F32Products measured_f32_products() {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kUnit = 4;          // bytes of an f32 or of a pair of bf16
 constexpr int64_t kBackColumns = 32;  // that the kernel takes together
-constexpr int64_t kColumns = 256;     // a column block of w stays in the second-level cache while all panels pass
+constexpr int64_t kColumns = 192;     // a column block of w stays in the second-level cache while all panels pass
 
 // [panel][unit][row of the panel]: a vector load brings one unit of 16 rows. Missing rows of the last panel are 0.
 std::unique_ptr<uint32_t[]> pack_rows(const char* a, int64_t rows, int64_t units) {
@@ -54,17 +54,16 @@ void widened(const at::Tensor& out, const at::Tensor& a, const at::Tensor& w, bo
 // second-level cache while all rows pass.
 void product_of_widened(detail::Product kernel, const at::Tensor& out, const at::Tensor& a, const at::Tensor& w,
                         bool accumulate) {
-  constexpr int64_t kWideColumns = 128;
   const int64_t rows = a.size(0), width = a.size(1), columns = w.size(0), stride = w.stride(0) * 2;
   const at::Tensor left = a.to(at::kFloat);
   const auto packed = pack_rows(static_cast<const char*>(left.const_data_ptr()), rows, width);
   const char* weights = static_cast<const char*>(w.const_data_ptr());
   float* to = static_cast<float*>(out.mutable_data_ptr());
-  const int64_t blocks = (columns + kWideColumns - 1) / kWideColumns;
+  const int64_t blocks = (columns + kColumns - 1) / kColumns;
   at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> wide(static_cast<size_t>(std::min(kWideColumns, columns) * width));
-    for (int64_t first = begin * kWideColumns; first < std::min(columns, end * kWideColumns); first += kWideColumns) {
-      const int64_t count = std::min(kWideColumns, columns - first);
+    std::vector<float> wide(static_cast<size_t>(std::min(kColumns, columns) * width));
+    for (int64_t first = begin * kColumns; first < std::min(columns, end * kColumns); first += kColumns) {
+      const int64_t count = std::min(kColumns, columns - first);
       for (int64_t column = 0; column < count; ++column) {
         detail::widen_bf16_avx512(weights + (first + column) * stride, width, wide.data() + column * width);
       }

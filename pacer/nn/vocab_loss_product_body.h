@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "pacer/nn/vocab_loss_product_kernel.h"
 
@@ -16,11 +17,12 @@ namespace {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kPanel = 2 * kLanes;
 
-// Sums of V * 16 rows with N rows of w, written to block[v][n][lane]: 16 accumulators hide the latency of the product
-// and leave registers for the operands. Dot::add(sum, rows, weight) adds the product of one unit in every lane.
+// Sums of V * 16 rows with N rows of w, written to block[v][n][lane] with `apart` columns from v to v: up to 24
+// accumulators hide the latency of the product and leave registers for the operands. Dot::add(sum, rows, weight) adds
+// the product of one unit in every lane.
 template <typename Dot, int V, int N>
-[[gnu::always_inline]] inline void sums(const uint32_t* a, const char* w, int64_t w_stride, int64_t units,
-                                        float* block) {
+[[gnu::always_inline]] inline void sums(const uint32_t* a, const char* w, int64_t w_stride, int64_t units, float* block,
+                                        int64_t apart) {
   __m512 sum[V][N];
   for (int v = 0; v < V; ++v) {
     for (int n = 0; n < N; ++n) sum[v][n] = _mm512_setzero_ps();
@@ -36,7 +38,7 @@ template <typename Dot, int V, int N>
     }
   }
   for (int v = 0; v < V; ++v) {
-    for (int n = 0; n < N; ++n) _mm512_store_ps(block + (v * kLanes + n) * kLanes, sum[v][n]);
+    for (int n = 0; n < N; ++n) _mm512_store_ps(block + (v * apart + n) * kLanes, sum[v][n]);
   }
 }
 
@@ -83,26 +85,43 @@ __m512 high_pairs(__m512 a, __m512 b) {
   }
 }
 
+// Columns from `begin` on, N at a time, in whole groups that are also a number of lines; returns where they end.
 template <typename Dot, int V, int N>
-void panel_columns(const ProductArguments& p, int64_t panel, int64_t begin, int64_t end) {
+int64_t panel_groups(const ProductArguments& p, int64_t panel, int64_t begin, int64_t end) {
+  constexpr int64_t kGroup = std::lcm(kLanes, static_cast<int64_t>(N));
+  alignas(64) float block[V * kGroup * kLanes];
+  const uint32_t* a = p.packed + panel * p.units * kPanel;
+  const int64_t live = std::min<int64_t>(V * kLanes, p.rows - panel * kPanel);
+  int64_t first = begin;
+  for (; first + kGroup <= end; first += kGroup) {
+    for (int64_t done = 0; done < kGroup; done += N) {
+      sums<Dot, V, N>(a, p.w + (first + done) * p.w_stride, p.w_stride, p.units, block + done * kLanes, kGroup);
+    }
+    for (int64_t column = 0; column < kGroup; column += kLanes) {
+      for (int64_t v = 0; v < V; ++v) {
+        float* out = p.out + (panel * kPanel + v * kLanes) * p.out_stride + first + column;
+        store_turned(block + (v * kGroup + column) * kLanes, out, p.out_stride, std::min(kLanes, live - v * kLanes),
+                     kLanes, p.accumulate);
+      }
+    }
+  }
+  return first;
+}
+
+// The last columns, fewer than 16, one by one.
+template <typename Dot, int V>
+void panel_rest(const ProductArguments& p, int64_t panel, int64_t begin, int64_t end) {
+  if (begin == end) return;
   alignas(64) float block[V * kLanes * kLanes] = {};
   const uint32_t* a = p.packed + panel * p.units * kPanel;
   const int64_t live = std::min<int64_t>(V * kLanes, p.rows - panel * kPanel);
-  for (int64_t column = begin; column < end; column += kLanes) {
-    const int64_t columns = std::min(kLanes, end - column);
-    const char* w = p.w + column * p.w_stride;
-    int64_t done = 0;
-    for (; done + N <= columns; done += N) {
-      sums<Dot, V, N>(a, w + done * p.w_stride, p.w_stride, p.units, block + done * kLanes);
-    }
-    for (; done < columns; ++done) {
-      sums<Dot, V, 1>(a, w + done * p.w_stride, p.w_stride, p.units, block + done * kLanes);
-    }
-    for (int v = 0; v < V; ++v) {
-      const int64_t rows = std::min(kLanes, live - v * kLanes);
-      float* out = p.out + (panel * kPanel + v * kLanes) * p.out_stride + column;
-      store_turned(block + v * kLanes * kLanes, out, p.out_stride, rows, columns, p.accumulate);
-    }
+  for (int64_t column = begin; column < end; ++column) {
+    sums<Dot, V, 1>(a, p.w + column * p.w_stride, p.w_stride, p.units, block + (column - begin) * kLanes, kLanes);
+  }
+  for (int64_t v = 0; v < V; ++v) {
+    float* out = p.out + (panel * kPanel + v * kLanes) * p.out_stride + begin;
+    store_turned(block + v * kLanes * kLanes, out, p.out_stride, std::min(kLanes, live - v * kLanes), end - begin,
+                 p.accumulate);
   }
 }
 
@@ -110,9 +129,10 @@ template <typename Dot>
 void columns(const ProductArguments& p, int64_t begin, int64_t end) {
   for (int64_t panel = 0; panel * kPanel < p.rows; ++panel) {
     if (p.rows - panel * kPanel <= kLanes) {
-      panel_columns<Dot, 1, 16>(p, panel, begin, end);
+      panel_rest<Dot, 1>(p, panel, panel_groups<Dot, 1, 16>(p, panel, begin, end), end);
     } else {
-      panel_columns<Dot, 2, 8>(p, panel, begin, end);
+      const int64_t rest = panel_groups<Dot, 2, 8>(p, panel, panel_groups<Dot, 2, 12>(p, panel, begin, end), end);
+      panel_rest<Dot, 2>(p, panel, rest, end);
     }
   }
 }

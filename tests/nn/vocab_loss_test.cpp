@@ -300,7 +300,7 @@ constexpr Bf16Products kWays[] = {Bf16Products::dot, Bf16Products::widened};
 TEST(VocabLossProduct, IsExactToF32InBothDtypes) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const auto& [rows, columns, width] :
-         {std::array<int64_t, 3>{1, 1, 2}, {5, 300, 64}, {33, 17, 31}, {70, 2500, 48}, {48, 256, 576}}) {
+         {std::array<int64_t, 3>{1, 1, 2}, {5, 300, 64}, {33, 17, 31}, {70, 2500, 48}, {48, 256, 576}, {64, 59, 80}}) {
       const at::Tensor a = at::randn({rows, width}).to(dtype), w = at::randn({columns, width}).to(dtype);
       const at::Tensor expected = at::matmul(a.to(at::kDouble), w.to(at::kDouble).t());
       for (const Bf16Products way : kWays) {
