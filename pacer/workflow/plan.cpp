@@ -22,7 +22,8 @@ constexpr int64_t kEvaluationPrompts = 40, kOtherPrompts = 8, kExactOthers = 4;
 constexpr int64_t kMostPrompts = 6000;  // a thousand fewer than there are
 constexpr double kMixedMinutes = 20;    // fewer hold too few answers for several kinds
 constexpr int64_t kFewestPrompts = 48;
-constexpr double kSlack = 0.05;  // of the minutes: loading, saving, validation, report; and plans are estimates
+constexpr double kLeastTraining = 10;  // seconds
+constexpr double kSlack = 0.05;        // of the minutes: loading, saving, validation, report; and plans are estimates
 
 double evaluation_seconds(const MeasuredSpeed& speed, const QuickstartPlan& plan, bool mixed) {
   const double lanes = std::max(1.0, kLaneGain * speed.lanes);
@@ -95,11 +96,22 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
                     " training prompts on this machine; at least " + std::to_string(kFewestPrompts) + " are needed",
                 "give more time with --minutes, or fix the amounts with --prompts and --steps");
   }
-  if (plan.steps == 0 && plan.train_s < 10) {
+  if (plan.steps == 0 && plan.train_s < kLeastTraining) {
     throw Error(ErrorKind::usage, "quickstart: no time is left for training within " + duration(total),
                 "give more time with --minutes, or fix the number of steps with --steps");
   }
   return plan;
+}
+
+double training_seconds(const QuickstartWishes& wishes, const QuickstartPlan& plan, const TimeSpent& spent) {
+  if (plan.steps > 0) return 0;
+  double pace = 1;
+  if (spent.answered > 0) {
+    const double planned = plan.generate_s / static_cast<double>(plan.prompts + plan.validation_prompts);
+    pace = std::clamp(spent.generate_s / static_cast<double>(spent.answered) / planned, 0.5, 2.0);
+  }
+  const double total = wishes.minutes * 60.0;
+  return std::max(kLeastTraining, total * (1.0 - kSlack) - spent.elapsed_s - pace * plan.evaluate_s);
 }
 
 Json QuickstartPlan::to_json() const {

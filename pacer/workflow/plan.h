@@ -51,4 +51,16 @@ constexpr int64_t kShippedPrompts = 20;
 // rest, training what remains. Throws Error{usage} when the minutes cannot hold the smallest useful run.
 QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpeed& speed);
 
+// What went by before the training, in wall seconds, and how many answers of the plan the last call gave itself.
+struct TimeSpent {
+  double elapsed_s = 0;  // all stages so far
+  double generate_s = 0;
+  int64_t answered = 0;
+};
+
+// Wall seconds for the training when it begins: what is left of the minutes behind the evaluation. A machine that was
+// quicker or slower at the answers than when the plan was made, up to twofold, is expected to stay so. At least 10 s;
+// 0 where the plan counts steps.
+double training_seconds(const QuickstartWishes& wishes, const QuickstartPlan& plan, const TimeSpent& spent);
+
 }  // namespace pacer::workflow

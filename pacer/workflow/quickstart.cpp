@@ -35,6 +35,8 @@ namespace fs = std::filesystem;
 constexpr int64_t kNewTokens = 64;
 constexpr int64_t kFirstAnswers = 48;  // one full batch, answered before the plan to know the speed
 
+constexpr const char* kBeforeTraining[] = {"model", "prompts", "plan", "generate"};
+
 // Thrown inside this file when the user asked to stop.
 struct Stopped {};
 
@@ -50,8 +52,9 @@ class Quickstart {
     const fs::path model = prepare_model();
     write_prompts();
     keep_states(model);
-    const QuickstartPlan plan = make_plan(model);
+    QuickstartPlan plan = make_plan(model);
     generate(model, plan.prompts + plan.validation_prompts);
+    set_training_time(plan);
     const fs::path draft = train(model, plan);
     const Json result = evaluate(model, draft, plan);
     return report(result);
@@ -183,6 +186,22 @@ class Quickstart {
       if (!report.finished) throw Stopped{};
       return Json(report.to_json());
     });
+  }
+
+  // Kept like the plan: a run that goes on later trains for the same time.
+  void set_training_time(QuickstartPlan& plan) {
+    if (plan.steps > 0) return;
+    const Json answers = book_.record("generate").at("result");
+    const Json set = book_.run("training_time", {{"plan", plan.to_json()}, {"answers", answers}}, [&]() -> Json {
+      TimeSpent spent;
+      for (const char* stage : kBeforeTraining) spent.elapsed_s += book_.record(stage).at("wall_s").get<double>();
+      answers.at("wall_s").get_to(spent.generate_s);
+      answers.at("answered").get_to(spent.answered);
+      return {{"train_s", training_seconds(options_.wishes, plan, spent)}};
+    });
+    const double planned = plan.train_s;
+    set.at("train_s").get_to(plan.train_s);
+    log_info("time left for training: " + format_fixed(plan.train_s, 0) + " s, planned " + format_fixed(planned, 0));
   }
 
   fs::path train(const fs::path& model, const QuickstartPlan& plan) {

@@ -96,6 +96,28 @@ TEST(QuickstartPlan, TakesFixedAmountsAsTheyAre) {
   EXPECT_EQ(plan.exact_others, 3);
 }
 
+TEST(QuickstartPlan, TrainingGetsWhatIsLeftWhenItBegins) {
+  const QuickstartWishes wishes{.minutes = 10};
+  const QuickstartPlan plan = plan_quickstart(wishes, kSpeed);
+  const auto answers = plan.prompts + plan.validation_prompts;
+  const auto left = [&](double pace) {
+    return training_seconds(wishes, plan,
+                            {.elapsed_s = kSpeed.elapsed_s + pace * plan.generate_s,
+                             .generate_s = pace * plan.generate_s,
+                             .answered = answers});
+  };
+  EXPECT_NEAR(left(1), plan.train_s, 1e-6) << "as planned";
+  EXPECT_NEAR(left(0.8), plan.train_s + 0.2 * (plan.generate_s + plan.evaluate_s), 1e-6) << "quicker";
+  EXPECT_NEAR(left(1.2), plan.train_s - 0.2 * (plan.generate_s + plan.evaluate_s), 1e-6) << "slower";
+  EXPECT_NEAR(left(0.1), plan.train_s + 0.9 * plan.generate_s + 0.5 * plan.evaluate_s, 1e-6) << "not for ever";
+  EXPECT_EQ(left(5), 10) << "late, but the answers are there";
+  // A call that found all answers does not know how quick the machine was with them.
+  const TimeSpent found{.elapsed_s = kSpeed.elapsed_s + 1, .generate_s = 1, .answered = 0};
+  EXPECT_NEAR(training_seconds(wishes, plan, found), plan.train_s + plan.generate_s - 1, 1e-6);
+  const QuickstartWishes counted{.minutes = 10, .steps = 30};
+  EXPECT_EQ(training_seconds(counted, plan_quickstart(counted, kSpeed), found), 0);
+}
+
 TEST(QuickstartPlan, SaysThatTheTimeIsTooShort) {
   try {
     plan_quickstart({.minutes = 0.5}, kSpeed);
