@@ -45,9 +45,11 @@ at::Tensor Backbone::context(const BackboneWeights& weights, const at::Tensor& t
 KeysValues Backbone::keys_values(const LayerWeights& layer, const at::Tensor& rows,
                                  const nn::RopeRows& positions) const {
   const int64_t heads = config_.layer.kv_heads, width = config_.layer.head_dim;
-  const at::Tensor both = nn::linear(rows, layer.kv, layer.kv_bias).view({rows.size(0), 2, heads, width});
-  const at::Tensor k = nn::rms_norm(both.select(1, 0), layer.k_norm, config_.layer.rms_epsilon);
-  return {nn::apply_rope(k, positions), both.select(1, 1)};
+  // Taken apart at once: two selected views would give the backward two full gradients and their sum.
+  const std::vector<at::Tensor> both =
+      nn::linear(rows, layer.kv, layer.kv_bias).view({rows.size(0), 2, heads, width}).unbind(1);
+  const at::Tensor k = nn::rms_norm(both[0], layer.k_norm, config_.layer.rms_epsilon);
+  return {nn::apply_rope(k, positions), both[1]};
 }
 
 KeysValues Backbone::context_keys(const LayerWeights& layer, const at::Tensor& context,

@@ -36,7 +36,14 @@ float slot_weight(const DraftConfig& config, const LossOptions& options, int64_t
 
 }  // namespace
 
-int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t row_bytes) {
+int64_t training_lanes(const LossOptions& options, int64_t slots, int64_t head_bytes, int64_t threads) {
+  constexpr int64_t kMost = 4, kLeastSlots = 256, kCached = 24 << 20;
+  const bool pays = !options.fixed_parts && threads <= kMost && slots >= threads * kLeastSlots && head_bytes <= kCached;
+  return pays ? threads : 1;
+}
+
+int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t row_bytes,
+                         int64_t lanes) {
   constexpr int64_t kNarrow = 1280;  // bytes of a row
   const int64_t slots = row_bytes <= kNarrow ? 1120 : 512;
   if (options.fixed_parts) {
@@ -48,14 +55,15 @@ int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t blo
     return LossOptions::kExactPart;
   }
   const int64_t allowed =
-      options.anchors_at_once > 0 ? options.anchors_at_once : std::max<int64_t>(1, slots / block_size);
-  // Parts of equal size: a small last one would cost as many calls as a large one.
-  const int64_t parts = std::max<int64_t>(1, (blocks + allowed - 1) / allowed);
+      std::max<int64_t>(1, options.anchors_at_once > 0 ? options.anchors_at_once / lanes : slots / block_size);
+  // Parts of equal size, as many for every lane: a small last one would cost as many calls as a large one.
+  const int64_t needed = std::max<int64_t>(1, (blocks + allowed - 1) / allowed);
+  const int64_t parts = (needed + lanes - 1) / lanes * lanes;
   return std::max<int64_t>(1, (blocks + parts - 1) / parts);
 }
 
-int64_t logits_bytes(const LossOptions& options, int64_t vocabulary) {
-  if (options.tile_bytes > 0) return options.tile_bytes;
+int64_t logits_bytes(const LossOptions& options, int64_t vocabulary, int64_t lanes) {
+  if (options.tile_bytes > 0) return std::max<int64_t>(1, options.tile_bytes / lanes);
   constexpr int64_t kRows = 330, kLeast = 64 << 20, kMost = 192 << 20;
   return std::clamp(kRows * vocabulary * static_cast<int64_t>(sizeof(float)), kLeast, kMost);
 }

@@ -16,6 +16,7 @@ struct LossOptions {
   double decay_gamma = 4.0;           // weight exp(-d / gamma) of draft d = 0, 1, ...; <= 0: no decay
   std::string decay_kind = "dspark";  // "dpace", "dpace-cumulative-confidence-only", "dpace-continuation-value-only"
   double dpace_alpha = 0.5;
+  bool soft_labels = false;           // CE with the teacher's probabilities: -sum over the draft vocabulary of p log q
   bool renormalised_teacher = false;  // p renormalised over the draft vocabulary, for comparison only
   int64_t tile_bytes = 0;             // f32 rows of logits that exist at once; 0: logits_bytes() chooses
   // Blocks whose activations exist at once: a step is cut into parts, whose gradients are added in f32. 0: as many as
@@ -29,14 +30,20 @@ struct LossOptions {
   bool dynamic_weights() const { return decay_kind != "dspark"; }
 };
 
-// Blocks of one part of a plan with `blocks` blocks of `block_size` slots, whose hidden rows take `row_bytes` each.
-// Throws Error{usage} when fixed parts are larger than what may exist at once.
-int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t row_bytes);
+// Parts of a step that are computed at the same time, a thread each: as many as there are threads, up to four, where
+// each has 256 slots or more of the step's and the head, of so many bytes, stays in a cache: else every lane would wait
+// for it from memory. Otherwise 1, and the threads share the operations. 1 for fixed parts.
+int64_t training_lanes(const LossOptions& options, int64_t slots, int64_t head_bytes, int64_t threads);
 
-// Bytes of the logits that exist at once, over `vocabulary` columns: tile_bytes, or what 330 rows take, 64 to 192 MiB.
-// The head is laid out anew for every band of rows, so a large vocabulary needs the memory for as many rows as a small
-// one.
-int64_t logits_bytes(const LossOptions& options, int64_t vocabulary);
+// Blocks of one part of a plan with `blocks` blocks of `block_size` slots, whose hidden rows take `row_bytes` each; the
+// parts of all lanes exist at once. Throws Error{usage} when fixed parts are larger than what may exist at once.
+int64_t blocks_of_a_part(const LossOptions& options, int64_t blocks, int64_t block_size, int64_t row_bytes,
+                         int64_t lanes);
+
+// Bytes of the logits that exist at once in each lane, over `vocabulary` columns: tile_bytes for all lanes together, or
+// what 330 rows take, 64 to 192 MiB for each. The head is laid out anew for every band of rows, so a large vocabulary
+// needs the memory for as many rows as a small one.
+int64_t logits_bytes(const LossOptions& options, int64_t vocabulary, int64_t lanes);
 
 // Random draws of a training step: a function of these numbers and the sample id, never of call order.
 struct StepRandom {

@@ -33,6 +33,28 @@ PACER_LANES void store_part(float* to, const Lanes& x, int64_t count) {
   std::memcpy(to, &x, static_cast<size_t>(count) * sizeof(float));
 }
 
+// The first `count` lanes from memory, the others 0; and back.
+PACER_LANES Lanes load_some(const float* from, int64_t count) { return load_part(from, count, 0.0f); }
+PACER_LANES void store_some(float* to, const Lanes& x, int64_t count) { store_part(to, x, count); }
+
+// bf16 comes back to the nearest, ties to even. A NaN stays one unless its low bits are all ones, which no arithmetic
+// on such values makes (narrow() in bfloat16.h is for any).
+PACER_LANES Lanes load_some(const uint16_t* from, int64_t count) {
+  using Bits = uint32_t __attribute__((vector_size(64)));
+  using Half = uint16_t __attribute__((vector_size(32)));
+  Half half{};
+  std::memcpy(&half, from, static_cast<size_t>(count) * sizeof(uint16_t));
+  return std::bit_cast<Lanes>(__builtin_convertvector(half, Bits) << 16);
+}
+PACER_LANES void store_some(uint16_t* to, const Lanes& x, int64_t count) {
+  using Bits = uint32_t __attribute__((vector_size(64)));
+  using Half = uint16_t __attribute__((vector_size(32)));
+  const Bits bits = std::bit_cast<Bits>(x);
+  const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Half half = __builtin_convertvector(rounded, Half);
+  std::memcpy(to, &half, static_cast<size_t>(count) * sizeof(uint16_t));
+}
+
 PACER_LANES Lanes larger(const Lanes& a, const Lanes& b) { return a > b ? a : b; }
 
 // Folded in halves: a fixed order.

@@ -10,6 +10,7 @@
 #include <ATen/ops/log.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/sign.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
@@ -99,9 +100,16 @@ class Rows {
     terms.ce = (log_sum - own) * labelled;
     terms.correct = (own >= largest).to(at::kFloat) * labelled;
     const at::Tensor q = at::exp(z - log_sum.unsqueeze(1));
+    const at::Tensor scale = floats(ce_scale).unsqueeze(1);
+    if (in_.gradient && !in_.soft) terms.gradient = (q * scale).scatter_add(1, labels, -scale);
     at::Tensor slope;  // of the L1 distance by the logits
     if (in_.teacher.defined()) {
       const auto [p, outside] = teacher();
+      if (in_.soft) {
+        const at::Tensor inside = outside.defined() ? 1 - outside : at::ones_like(log_sum);
+        terms.ce = (inside * log_sum - row_sum(p * z, tile_)) * labelled;
+        if (in_.gradient) terms.gradient = (q * inside.unsqueeze(1) - p) * scale;
+      }
       const at::Tensor difference = q - p;
       terms.l1 = row_sum(difference.abs(), tile_);
       if (outside.defined()) terms.l1 = terms.l1 + outside;
@@ -114,8 +122,6 @@ class Rows {
       terms.l1 = at::zeros_like(terms.ce);
     }
     if (!in_.gradient) return terms;
-    const at::Tensor scale = floats(ce_scale).unsqueeze(1);
-    terms.gradient = (q * scale).scatter_add(1, labels, -scale);
     if (slope.defined()) terms.gradient.add_(slope.mul_(floats(l1_scale).unsqueeze(1)));
     return terms;
   }

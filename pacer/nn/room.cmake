@@ -8,6 +8,7 @@ endfunction()
 # GCC 13 and 14 take the growth of a vector<bool> in LibTorch's custom_function.h for a copy out of bounds at -O3.
 pacer_nn_flags(rms_norm.cpp -Wno-array-bounds -Wno-stringop-overflow)
 pacer_nn_flags(rope.cpp -ffp-contract=off -Wno-array-bounds -Wno-stringop-overflow)
+pacer_nn_flags(swiglu.cpp -ffp-contract=off -Wno-psabi -Wno-array-bounds -Wno-stringop-overflow)
 pacer_nn_flags(causal_attention.cpp -ffp-contract=off)
 pacer_nn_flags(leading_sums.cpp -ffp-contract=off)
 pacer_nn_flags(row_kernels_plain.cpp -ffp-contract=off)

@@ -79,6 +79,7 @@ void check(const VocabLossInput& in) {
             "the gradient of markov_out must be [n, r] f32");
   }
   require(in.markov.defined() || in.markov_row.empty(), "markov_row without markov");
+  require(in.teacher.defined() || !in.soft, "soft labels need a teacher");
   if (in.teacher.defined()) {
     require(in.teacher.size(1) == in.teacher_head.size(1) && in.teacher_row.size() == rows, "teacher rows do not fit");
     require(in.kept_ids.empty() ? in.teacher_head.size(0) == in.head.size(0)
@@ -298,6 +299,7 @@ void VocabLoss::draft_run(const VocabLossInput& in, const Band& band, size_t run
         .teacher_outside = teacher == nullptr ? 0.0f : band.outside[static_cast<size_t>(taught)],
         .n = n,
         .label = in.label[row],
+        .soft = in.soft,
         .ce_scale = in.label[row] < 0 ? 0.0f : in.ce_scale[row],
         .l1_scale = in.l1_scale[row],
         .gradient = in.gradient,

@@ -37,13 +37,14 @@ struct VocabLossInput {
   at::Tensor teacher_kept_head;  // [n, H']
 
   std::vector<int64_t> label;   // [R] draft id, or -1: outside the draft vocabulary, no cross-entropy
+  bool soft = false;            // CE = -sum over kept ids of p log q where there is a label; needs a teacher
   std::vector<float> ce_scale;  // [R] gradient = sum over r of ce_scale * d CE + l1_scale * d L1
   std::vector<float> l1_scale;  // [R]
   bool gradient = true;
 };
 
 struct VocabLossOutput {
-  std::vector<float> ce;         // [R] -log q(label), 0 without a label
+  std::vector<float> ce;         // [R] -log q(label), or the soft one; 0 without a label
   std::vector<float> l1;         // [R] sum over all V of |q - p|, q = 0 outside kept_ids; 0 without a teacher
   std::vector<uint8_t> correct;  // [R] the label has the largest logit
   at::Tensor d_hidden;           // [R, H] dtype of hidden; undefined without gradient, as are the next two

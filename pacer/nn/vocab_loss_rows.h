@@ -18,6 +18,7 @@ struct DraftRow {
   float teacher_outside;  // probability that the teacher gives to tokens outside the draft vocabulary
   int64_t n;
   int64_t label;             // draft id, or -1: outside the draft vocabulary, no cross-entropy
+  bool soft;                 // the cross-entropy is taken with the teacher's probabilities, not with the label
   float ce_scale, l1_scale;  // weights of the two gradients; both 0 are allowed
   bool gradient;
   bool bf16;   // the gradient is written as n bf16 at the start of the row's memory, else as n f32
@@ -26,13 +27,13 @@ struct DraftRow {
 };
 
 struct DraftRowTerms {
-  float ce = 0.0f;       // -log q(label); 0 without a label
+  float ce = 0.0f;       // -log q(label), soft: -sum_i p_i log q_i; 0 without a label
   float l1 = 0.0f;       // ||q - p||_1 over the whole vocabulary
   bool correct = false;  // no logit is larger than the label's
 };
 
 // With q = softmax(logits) and s_i = sign(q_i - p_i):
-//   d CE / d z_j = q_j - [j = label],   d L1 / d z_j = q_j (s_j - sum_i s_i q_i).
+//   d CE / d z_j = q_j - [j = label],  soft: q_j sum_i p_i - p_j,   d L1 / d z_j = q_j (s_j - sum_i s_i q_i).
 struct VocabRowKernels {
   void (*extend)(const float* logits, int64_t n, RunningSum& running);
   void (*probabilities)(float* logits, int64_t n, const RunningSum& of);  // in place

@@ -84,16 +84,6 @@ float exponentials(float* x, int64_t n, float max) {
 
 PACER_LANES Lanes sign(const Lanes& x) { return (x > 0.0f ? all(1.0f) : Lanes{}) - (x < 0.0f ? all(1.0f) : Lanes{}); }
 
-// To nearest, ties to even; gradients are finite.
-PACER_LANES void store_bf16(uint16_t* to, const Lanes& x, int64_t count) {
-  using Bits = uint32_t __attribute__((vector_size(64)));
-  using Half = uint16_t __attribute__((vector_size(32)));
-  const Bits bits = std::bit_cast<Bits>(x);
-  const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const Half half = __builtin_convertvector(rounded, Half);
-  std::memcpy(to, &half, static_cast<size_t>(count) * sizeof(uint16_t));
-}
-
 // Distances of q = e * scale to p over a row, and sum of sign(q - p) q.
 struct Distance {
   float l1, signed_mass;
@@ -111,22 +101,23 @@ Distance distance(const float* e, const float* p, int64_t n, float scale) {
   return {sum_of(l1), sum_of(mass)};
 }
 
-// The gradient row in place of e. A bf16 row is half as long, so its writes never pass the reads.
-void gradient(const DraftRow& row, float scale, float signed_mass) {
+// sum of p_i z_i.
+float product_sum(const float* p, const float* z, int64_t n) {
+  Lanes total{};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) total += load(p + i) * load(z + i);
+  if (i < n) total += load_part(p + i, n - i, 0.0f) * load_part(z + i, n - i, 0.0f);
+  return sum_of(total);
+}
+
+// Writes the gradient row in place of e; value(e_i, p_i) is that of a column. A bf16 row is half as long, so its writes
+// never pass the reads.
+template <typename Value>
+PACER_LANES void write_gradient(const DraftRow& row, const float* p, const Value& value) {
   float* e = row.logits;
   auto* narrow = reinterpret_cast<uint16_t*>(e);
-  const auto value = [&](const Lanes& ei, const Lanes& pi) {
-    const Lanes q = ei * scale;
-    return row.teacher == nullptr ? q * row.ce_scale : q * (row.ce_scale + row.l1_scale * (sign(q - pi) - signed_mass));
-  };
-  const float* p = row.teacher == nullptr ? e : row.teacher;
-  float at_label = 0.0f;
-  if (row.label >= 0) {  // computed as its neighbours are, before they are overwritten
-    const Lanes g = value(all(e[row.label]), all(p[row.label])) - row.ce_scale;
-    at_label = g[0];
-  }
   const auto put = [&](int64_t i, const Lanes& g) {
-    row.bf16 ? store_bf16(narrow + i, g, kLanes) : store(e + i, g);
+    row.bf16 ? store_some(narrow + i, g, kLanes) : store(e + i, g);
     if (row.sum != nullptr) store(row.sum + i, row.first ? g : load(row.sum + i) + g);
   };
   int64_t i = 0;
@@ -134,29 +125,55 @@ void gradient(const DraftRow& row, float scale, float signed_mass) {
   if (i < row.n) {
     const int64_t left = row.n - i;
     const Lanes g = value(load_part(e + i, left, 0.0f), load_part(p + i, left, 0.0f));
-    row.bf16 ? store_bf16(narrow + i, g, left) : store_part(e + i, g, left);
+    row.bf16 ? store_some(narrow + i, g, left) : store_part(e + i, g, left);
     if (row.sum != nullptr) store_part(row.sum + i, row.first ? g : load_part(row.sum + i, left, 0.0f) + g, left);
   }
+}
+
+void gradient(const DraftRow& row, float scale, float signed_mass) {
+  if (row.soft) {
+    const float pull = row.ce_scale * (1.0f - row.teacher_outside);
+    write_gradient(row, row.teacher, [&](const Lanes& ei, const Lanes& pi) {
+      const Lanes q = ei * scale;
+      return q * (pull + row.l1_scale * (sign(q - pi) - signed_mass)) - pi * row.ce_scale;
+    });
+    return;
+  }
+  const auto value = [&](const Lanes& ei, const Lanes& pi) {
+    const Lanes q = ei * scale;
+    return row.teacher == nullptr ? q * row.ce_scale : q * (row.ce_scale + row.l1_scale * (sign(q - pi) - signed_mass));
+  };
+  float* e = row.logits;
+  const float* p = row.teacher == nullptr ? e : row.teacher;
+  float at_label = 0.0f;
+  if (row.label >= 0) {  // computed as its neighbours are, before they are overwritten
+    const Lanes g = value(all(e[row.label]), all(p[row.label])) - row.ce_scale;
+    at_label = g[0];
+  }
+  write_gradient(row, p, value);
   if (row.label >= 0) {
-    row.bf16 ? store_bf16(narrow + row.label, all(at_label), 1) : store_part(e + row.label, all(at_label), 1);
+    auto* narrow = reinterpret_cast<uint16_t*>(e);
+    row.bf16 ? store_some(narrow + row.label, all(at_label), 1) : store_part(e + row.label, all(at_label), 1);
     if (row.sum != nullptr) row.sum[row.label] -= row.ce_scale;
   }
 }
 
 void narrow_row(const float* x, int64_t n, uint16_t* to) {
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store_bf16(to + i, load(x + i), kLanes);
-  if (i < n) store_bf16(to + i, load_part(x + i, n - i, 0.0f), n - i);
+  for (; i + kLanes <= n; i += kLanes) store_some(to + i, load(x + i), kLanes);
+  if (i < n) store_some(to + i, load_part(x + i, n - i, 0.0f), n - i);
 }
 
 DraftRowTerms draft(const DraftRow& row) {
   DraftRowTerms terms;
   const float max = row.bias == nullptr ? row_max(row.logits, row.n) : add_and_max(row.logits, row.bias, row.n);
   const float at_label = row.label < 0 ? 0.0f : row.logits[row.label];
+  const float expected = row.soft ? product_sum(row.teacher, row.logits, row.n) : at_label;
   const float total = exponentials(row.logits, row.n, max);
   const float scale = 1.0f / total;
   if (row.label >= 0) {
-    terms.ce = max + std::log(total) - at_label;
+    const float mass = row.soft ? 1.0f - row.teacher_outside : 1.0f;
+    terms.ce = mass * (max + std::log(total)) - expected;
     terms.correct = at_label >= max;
   }
   Distance between{0.0f, 0.0f};

@@ -35,6 +35,7 @@ draft::LossOptions loss_options(const Recipe& recipe) {
   draft::LossOptions options;
   options.ce_alpha = recipe.loss.ce;
   options.l1_alpha = recipe.loss.l1;
+  options.soft_labels = recipe.loss.labels == "soft";
   options.confidence_alpha = recipe.loss.confidence;
   options.decay_gamma = recipe.loss.decay_gamma;
   options.decay_kind = recipe.loss.weights == "decay" ? "dspark" : recipe.loss.weights;

@@ -112,8 +112,8 @@ uint64_t optimizer_bytes(const Recipe& recipe,
 }
 
 MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& target, const draft::DraftConfig& draft,
-                               const std::vector<data::TokenRow>& train,
-                               const std::vector<data::TokenRow>& validation) {
+                               const std::vector<data::TokenRow>& train, const std::vector<data::TokenRow>& validation,
+                               int64_t threads) {
   const auto parameters = static_cast<uint64_t>(draft_parameters(draft));
   const uint64_t item = c10::elementSize(parse_dtype(recipe.draft.dtype));
   const target::ModelConfig& layer = draft.layer;
@@ -124,8 +124,13 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   const auto layers = static_cast<uint64_t>(draft.layers);
 
   const auto context = static_cast<uint64_t>(longest(train, recipe.data.sequences));
-  const int64_t part = draft::blocks_of_a_part(loss_options(recipe), recipe.data.sequences * recipe.data.anchors,
-                                               draft.block_size, static_cast<int64_t>(h * item));
+  const draft::LossOptions loss = loss_options(recipe);
+  const int64_t blocks = recipe.data.sequences * recipe.data.anchors;
+  const int64_t columns = draft.kept_ids.empty() ? target.vocab_size : static_cast<int64_t>(draft.kept_ids.size());
+  const int64_t lanes =
+      draft::training_lanes(loss, blocks * draft.block_size, columns * static_cast<int64_t>(h * item), threads);
+  const int64_t part =
+      lanes * draft::blocks_of_a_part(loss, blocks, draft.block_size, static_cast<int64_t>(h * item), lanes);
   const auto slots = static_cast<uint64_t>(part * draft.block_size);
   const uint64_t saved = context * (taps * h + 2 * h + layers * 2 * kv);
   const uint64_t saved_of_part = slots * layers * (5 * h + 2 * q + 2 * kv + 3 * f);
@@ -141,8 +146,7 @@ MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& 
   // The decoding kernels read a packed copy of the layers, about as large as the weights themselves.
   const uint64_t packed = recipe.features.kernels == "decoding" ? weights : 0;
 
-  const int64_t columns = draft.kept_ids.empty() ? target.vocab_size : static_cast<int64_t>(draft.kept_ids.size());
-  const auto logits = static_cast<uint64_t>(draft::logits_bytes(loss_options(recipe), columns));
+  const auto logits = static_cast<uint64_t>(lanes * draft::logits_bytes(loss, columns, lanes));
 
   MemoryEstimate estimate;
   estimate.lines = {{"target weights", weights, "model.dtype"},

@@ -31,8 +31,10 @@ int64_t draft_parameters(const draft::DraftConfig& config);
 
 // Exact for weights, masters, gradients, moments and kept features; for activations the tensors that the backward needs
 // at the longest rows, twice over for its temporaries. The libraries' own memory is counted as a constant.
+// threads: of the host where it computes the draft, else 1; several compute parts of a step at the same time.
 MemoryEstimate estimate_memory(const Recipe& recipe, const target::ModelConfig& target, const draft::DraftConfig& draft,
-                               const std::vector<data::TokenRow>& train, const std::vector<data::TokenRow>& validation);
+                               const std::vector<data::TokenRow>& train, const std::vector<data::TokenRow>& validation,
+                               int64_t threads);
 
 // The same for method causal_lm: exact for masters, gradients and states, for activations what the backward needs.
 MemoryEstimate estimate_language_model(const Recipe& recipe, const target::ModelConfig& model);

@@ -72,6 +72,7 @@ struct OptimizerSection {
 
 struct LossSection {
   double ce = 0.1, l1 = 0.9, confidence = 1.0;
+  std::string labels = "hard";
   double decay_gamma = 4.0;
   std::string weights = "decay";
   double dpace_alpha = 0.5;

@@ -119,8 +119,9 @@ TrainResult train(const ResolvedRecipe& resolved, const TrainOptions& options) {
   const target::ModelConfig target_config = read_target_config(recipe.model.target);
   const RowSets rows = read_row_sets(recipe, target_config.vocab_size);
   const draft::DraftConfig config = draft_config(recipe, target_config, *rows.train);
-  const MemoryEstimate estimate = estimate_memory(recipe, target_config, config, *rows.train, *rows.validation);
   const bool on_host = device::in_host_memory(runtime.device());
+  const MemoryEstimate estimate =
+      estimate_memory(recipe, target_config, config, *rows.train, *rows.validation, on_host ? runtime.threads() : 1);
   device::MemoryInfo memory_of_rank = runtime.memory();
   if (on_host) memory_of_rank.available_bytes /= static_cast<uint64_t>(ranks.on_this_machine());
   require_memory(on_host ? estimate : estimate.device_part(), memory_of_rank);

@@ -9,21 +9,22 @@
 namespace pacer::workflow {
 namespace {
 
-constexpr double kNewTokens = 64;  // per evaluated prompt
+constexpr double kMostTokens = 64;  // of an answer that is evaluated
 // Costs of a text in units of its plain run in bf16, prompts included.
-constexpr double kEveryWay = 3.4;  // plain, with the draft, paced and by prompt lookup; where the draft is of use
+constexpr double kEveryWay = 3.0;  // plain, with the draft, paced and by prompt lookup; where the draft is of use
 constexpr double kEveryWayStrange = 4.5;  // where it is not: it costs half as much again as none
-constexpr double kPlainAndPaced = 2.1;
-constexpr double kExact = 2.2;         // in f32, twice the bytes per weight: with the draft; plain texts many at a time
-constexpr double kExactStrange = 3.6;  // where the draft is of no use
+constexpr double kPlainAndPaced = 2.0;
+constexpr double kExact = 1.7;         // in f32, twice the bytes per weight: with the draft; plain texts many at a time
+constexpr double kExactStrange = 2.8;  // where the draft is of no use
 constexpr double kMostEvaluation = 0.40;  // of the minutes
+constexpr double kData = 0.40;            // of what the evaluation leaves; training has the rest
 constexpr double kLaneGain = 0.8;         // of each lane: they share the memory
 constexpr int64_t kEvaluationPrompts = 40, kOtherPrompts = 8, kExactOthers = 4;
 constexpr int64_t kMostPrompts = 6000;  // a thousand fewer than there are
 constexpr double kMixedMinutes = 20;    // fewer hold too few answers for several kinds
 constexpr int64_t kFewestPrompts = 48;
 constexpr double kLeastTraining = 10;  // seconds
-constexpr double kSlack = 0.05;        // of the minutes: loading, saving, validation, report; and plans are estimates
+constexpr double kSlack = 0.03;        // of the minutes: loading, saving, validation, report; and plans are estimates
 
 double evaluation_seconds(const MeasuredSpeed& speed, const QuickstartPlan& plan, bool mixed) {
   const double lanes = std::max(1.0, kLaneGain * speed.lanes);
@@ -31,9 +32,11 @@ double evaluation_seconds(const MeasuredSpeed& speed, const QuickstartPlan& plan
   const auto others = 3.0 * static_cast<double>(plan.other_prompts);  // chat, code, questions
   const auto exact_others = 3.0 * static_cast<double>(plan.exact_others);
   const double per_other = !plan.others_whole ? kPlainAndPaced : mixed ? kEveryWay : kEveryWayStrange;
-  const double timed = kEveryWay * problems + per_other * others;
-  const double exact = kExact * problems + (mixed ? kExact : kExactStrange) * exact_others;
-  return kNewTokens * speed.plain_token_s * (timed + exact / lanes);
+  // Answers to problems are as long as those of the training; others may be longer.
+  const double length = speed.answer_tokens > 0 ? std::min(speed.answer_tokens, kMostTokens) : kMostTokens;
+  const double timed = kEveryWay * problems * length + per_other * others * kMostTokens;
+  const double exact = kExact * problems * length + (mixed ? kExact : kExactStrange) * exact_others * kMostTokens;
+  return speed.plain_token_s * (timed + exact / lanes);
 }
 
 // How many prompts of each kind, when word problems are `problems`.
@@ -81,7 +84,7 @@ QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpe
   const double rest = total * (1.0 - kSlack) - speed.elapsed_s - plan.evaluate_s;
   plan.prompts = wishes.prompts;
   if (plan.prompts == 0) {
-    const double affordable = std::floor(0.3 * std::max(rest, 0.0) / speed.answer_s);
+    const double affordable = std::floor(kData * std::max(rest, 0.0) / speed.answer_s);
     plan.prompts = std::min(kMostPrompts, static_cast<int64_t>(affordable));
     if (plan.prompts < kFewestPrompts && wishes.steps > 0) plan.prompts = kFewestPrompts;
   }

@@ -25,6 +25,7 @@ struct QuickstartWishes {
 struct MeasuredSpeed {
   double plain_token_s = 0;  // one token of plain decoding in bf16
   double answer_s = 0;       // one answer of the training data, batched
+  double answer_tokens = 0;  // its new tokens, in the mean; 0: not known
   double elapsed_s = 0;      // spent before the plan is made
   int lanes = 1;             // texts that are compared in f32 at once
 };
@@ -47,7 +48,7 @@ struct QuickstartPlan {
 constexpr int64_t kShippedPrompts = 20;
 
 // The evaluation gets what its fixed number of tokens needs, at most 40 % of the time (then fewer prompts): 40 word
-// problems, and of the shipped kinds 20 each where the draft is trained on them too, else 8. Data take 30 % of the
+// problems, and of the shipped kinds 20 each where the draft is trained on them too, else 8. Data take 40 % of the
 // rest, training what remains. Throws Error{usage} when the minutes cannot hold the smallest useful run.
 QuickstartPlan plan_quickstart(const QuickstartWishes& wishes, const MeasuredSpeed& speed);
 

@@ -136,6 +136,7 @@ class Quickstart {
         // Answers of an earlier call that was stopped take no time now, and say nothing about the speed.
         const auto answers = static_cast<double>(std::max<int64_t>(first.answered, 1));
         speed.answer_s = first.answered > 0 ? first.wall_s / answers : 64 * speed.plain_token_s / 3;
+        speed.answer_tokens = static_cast<double>(first.new_tokens) / answers;
       }
       speed.elapsed_s = watch_.wall();
       speed.lanes = lanes();

@@ -25,7 +25,7 @@
 namespace pacer::draft {
 
 // A target for training: its embedding and its head are all that a draft needs of it.
-class TablesTarget final : public target::Target {
+class TablesTarget : public target::Target {
  public:
   TablesTarget(at::Tensor embedding, at::Tensor head, int64_t layers)
       : embedding_(std::move(embedding)), head_(std::move(head)) {

@@ -92,6 +92,7 @@ Naive at_nudge(const VocabLossInput& in, double nudge) {
       outside = 1.0 - p.sum(1);
     }
   }
+  if (in.soft) out.ce = -(at::log_softmax(z, 1) * p).sum(1) * labelled;
   out.l1 = (at::softmax(z, 1) - p * nudge).abs().sum(1) + outside;
   (out.ce * floats(in.ce_scale).to(at::kDouble) + out.l1 * floats(in.l1_scale).to(at::kDouble)).sum().backward();
   out.d_hidden = hidden.grad(), out.d_markov = markov.grad(), out.d_markov_out = markov_out.grad();
@@ -201,6 +202,30 @@ TEST(VocabLoss, BandsOfWholePanelsGiveTheSameRows) {
   }
 }
 
+TEST(VocabLoss, SoftLabelsAreTheTeachersProbabilities) {
+  VocabLoss loss(400000);
+  for (const bool reduced : {false, true}) {
+    Sizes sizes;
+    if (reduced) sizes.kept_ids = every_third(sizes.vocabulary);
+    VocabLossInput in = random_input(sizes, at::kFloat);
+    in.soft = true;
+    expect_equal(loss(in), naive(in));
+    in.renormalised = reduced;
+    expect_equal(loss(in), naive(in));
+    VocabLossInput shared = shared_markov(sizes, at::kFloat);
+    shared.soft = true;
+    expect_equal(loss(shared), naive_shared(shared));
+    VocabLossInput narrow = shared_markov(sizes, at::kBFloat16);
+    narrow.soft = true;
+    const Naive wide = naive_shared(narrow);
+    const VocabLossOutput out = loss(narrow);
+    EXPECT_TRUE(test::close(floats(out.ce), wide.ce, 1e-5, 1e-5));
+    EXPECT_TRUE(test::close_l2(out.d_hidden, wide.d_hidden, 5e-3));
+    EXPECT_TRUE(test::close_l2(out.d_markov, wide.d_markov, 5e-3));
+    EXPECT_TRUE(test::close_l2(out.d_markov_out, wide.d_markov_out, 5e-3));
+  }
+}
+
 TEST(VocabLoss, KnownLogSumsSpareTheOtherColumns) {
   Sizes sizes;
   sizes.kept_ids = every_third(sizes.vocabulary);
@@ -292,6 +317,9 @@ TEST(VocabLoss, SaysWhatDoesNotFit) {
   in.kept_ids = {1, 2, 3};
   VocabLoss loss(1 << 24);
   EXPECT_THROW(loss(in), Error);
+  VocabLossInput soft = random_input({}, at::kFloat);
+  soft.soft = true, soft.teacher = at::Tensor();
+  EXPECT_THROW(loss(soft), Error) << "without a teacher";
 }
 
 // A processor without the instructions for one way takes the library's in its place.
@@ -366,7 +394,7 @@ TEST(VocabLossRows, EveryInstructionSetAgreesWithThePlainOne) {
   for (const detail::VocabRowKernels* other : {detail::vocab_row_kernels_avx2(), detail::vocab_row_kernels_avx512()}) {
     if (other == nullptr) continue;
     for (const int64_t n : {1, 16, 37, 1000}) {
-      for (const bool bf16 : {false, true}) {
+      for (const auto& [bf16, soft] : {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
         const at::Tensor logits = at::randn({n}) * 5.0, p = at::softmax(at::randn({n}) * 5.0, 0);
         const at::Tensor bias = at::randn({n}), before = at::randn({n});
         at::Tensor x[2], y[2], sum[2], narrow[2];
@@ -388,6 +416,7 @@ TEST(VocabLossRows, EveryInstructionSetAgreesWithThePlainOne) {
                                         .teacher_outside = 0.125f,
                                         .n = n,
                                         .label = n / 2,
+                                        .soft = soft,
                                         .ce_scale = 0.3f,
                                         .l1_scale = 0.7f,
                                         .gradient = true,

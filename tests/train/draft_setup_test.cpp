@@ -49,6 +49,13 @@ TEST(DraftSetup, TakesSizesFromTheTargetAndChoicesFromTheRecipe) {
   EXPECT_DOUBLE_EQ(coverage(setup.rows, {}), 1.0);
 }
 
+TEST(DraftSetup, LabelsAreTheTokensUnlessTheRecipeAsksForSoftOnes) {
+  Case setup;
+  EXPECT_FALSE(loss_options(setup.recipe).soft_labels);
+  setup.recipe.loss.labels = "soft";
+  EXPECT_TRUE(loss_options(setup.recipe).soft_labels);
+}
+
 TEST(DraftSetup, DFlashHasNoHeads) {
   Case setup;
   setup.recipe.draft.method = "dflash";

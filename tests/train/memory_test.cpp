@@ -17,9 +17,10 @@ struct Case {
   Recipe recipe = test::tiny_recipe(folder.path());
   std::vector<data::TokenRow> rows = test::tiny_rows(30), none;
   target::ModelConfig target = read_target_config(test::tiny_target());
+  int64_t threads = 1;
 
   MemoryEstimate estimate() const {
-    return estimate_memory(recipe, target, draft_config(recipe, target, rows), rows, none);
+    return estimate_memory(recipe, target, draft_config(recipe, target, rows), rows, none, threads);
   }
   uint64_t bytes(const std::string& what) const {
     for (const MemoryLine& line : estimate().lines) {
@@ -72,6 +73,19 @@ TEST(MemoryEstimate, GrowsWithWhatItNames) {
   grows("logits", [](Recipe& r) { r.loss.tile_mb = 2; });
   grows("activations of the target", [](Recipe& r) { r.features.rows_together = 16; });
   grows("packed target weights", [](Recipe& r) { r.features.kernels = "decoding"; });
+}
+
+TEST(MemoryEstimate, CountsTheLogitsAndActivationsOfEveryThreadThatComputesParts) {
+  Case setup;
+  setup.recipe.data.anchors = 2000, setup.recipe.loss.tile_mb = 0;
+  const uint64_t logits = setup.bytes("logits"), activations = setup.bytes("activations of blocks");
+  setup.threads = 2;
+  EXPECT_EQ(setup.bytes("logits"), 2 * logits);
+  EXPECT_GT(setup.bytes("activations of blocks"), activations);
+  setup.recipe.loss.tile_mb = 2;
+  const uint64_t asked = setup.bytes("logits");
+  setup.threads = 1;
+  EXPECT_EQ(setup.bytes("logits"), asked) << "what was asked for is for all threads";
 }
 
 TEST(MemoryEstimate, CountsTheStatesOfEachRouteAndWhatRanksShare) {

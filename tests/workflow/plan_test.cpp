@@ -59,6 +59,18 @@ TEST(QuickstartPlan, MoreThanTheShippedPromptsAreHeldOutProblems) {
   EXPECT_LT(forty, 1.4 * twenty);
 }
 
+TEST(QuickstartPlan, ShortAnswersTakeLessTimeToEvaluateAndGiveItToTheTraining) {
+  MeasuredSpeed speed = kSpeed;
+  const auto at_length = [&](double tokens) {
+    speed.answer_tokens = tokens;
+    return plan_quickstart({.minutes = 10}, speed);
+  };
+  EXPECT_LT(at_length(40).evaluate_s, 0.9 * at_length(64).evaluate_s);
+  EXPECT_GT(at_length(40).train_s, at_length(64).train_s);
+  EXPECT_EQ(at_length(0).evaluate_s, at_length(64).evaluate_s) << "not known: as long as they may be";
+  EXPECT_EQ(at_length(90).evaluate_s, at_length(64).evaluate_s) << "longer ones are cut";
+}
+
 TEST(QuickstartPlan, EvaluatesLessWhenThereIsLittleTime) {
   const QuickstartPlan plan = plan_quickstart({.minutes = 3}, kSpeed);
   EXPECT_LT(plan.evaluation_prompts, 40);
