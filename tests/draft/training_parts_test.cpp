@@ -13,6 +13,7 @@
 
 #include "pacer/base/error.h"
 #include "tests/draft/golden_batch.h"
+#include "tests/support/kernels.h"
 
 namespace pacer::draft {
 namespace {
@@ -119,6 +120,7 @@ TEST(StepInParts, FixedPartsGiveTheSameBitsWhateverMayExistAtOnce) {
 }
 
 TEST(StepInLanes, GradientsAreThoseOfOneThreadUpToRoundingAndTheSameBitsEachTime) {
+  const test::OwnKernels own_kernels;  // the plain path has one lane
   constexpr int64_t kBlocks = 300;
   for (const char* folder : kFolders) {
     const LossOptions options{.anchors_at_once = 120};

@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "pacer/base/error.h"
+#include "pacer/device/kernels.h"
 #include "tests/support/tensors.h"
 
 namespace pacer::nn {
@@ -23,6 +24,9 @@ at::Tensor textbook(const at::Tensor& gate_up) {
   return at::silu(gate_up.slice(1, 0, inner)) * gate_up.slice(1, inner);
 }
 
+// Own kernels round once to bf16; the operators of the plain path several times.
+double bf16_rounding() { return std::ldexp(device::own_kernels(device::host_device()) ? 1.0 : 4.0, -8); }
+
 constexpr int64_t kWidths[] = {1, 15, 16, 17, 100};
 
 TEST(SwiGlu, IsTheTextbookFormulaAtEveryWidth) {
@@ -30,8 +34,7 @@ TEST(SwiGlu, IsTheTextbookFormulaAtEveryWidth) {
     const at::Tensor x = at::randn({7, 2 * inner}) * 4;
     EXPECT_TRUE(test::close(swiglu(x), textbook(x), 1e-6, 1e-6)) << inner;
     const at::Tensor narrow = x.to(at::kBFloat16);
-    // One rounding, where the textbook's two operators round twice.
-    EXPECT_TRUE(test::close(swiglu(narrow), textbook(narrow.to(at::kFloat)), 1e-6, std::ldexp(1.0, -8))) << inner;
+    EXPECT_TRUE(test::close(swiglu(narrow), textbook(narrow.to(at::kFloat)), 1e-6, bf16_rounding())) << inner;
   }
 }
 
@@ -47,7 +50,7 @@ TEST(SwiGlu, GradientsAreThoseOfTheTextbook) {
     EXPECT_TRUE(test::close(own.grad(), same.grad(), 1e-5, 1e-5)) << inner;
     swiglu(narrow).backward(narrow_direction);
     textbook(wide).backward(narrow_direction.to(at::kFloat));
-    EXPECT_TRUE(test::close(narrow.grad(), wide.grad(), 1e-5, std::ldexp(1.0, -8))) << inner;
+    EXPECT_TRUE(test::close(narrow.grad(), wide.grad(), 1e-5, bf16_rounding())) << inner;
   }
 }
 
