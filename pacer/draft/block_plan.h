@@ -31,8 +31,8 @@ struct LossOptions {
 };
 
 // Parts of a step that are computed at the same time, a thread each: as many as there are threads, up to four, where
-// each has 256 slots or more of the step's and the head, of so many bytes, stays in a cache: else every lane would wait
-// for it from memory. Otherwise 1, and the threads share the operations. 1 for fixed parts.
+// each has 256 slots or more of the step's and the head, of so many bytes, is not larger than a cache: with larger ones
+// lanes were not faster. Otherwise 1, and the threads share the operations. 1 for fixed parts.
 int64_t training_lanes(const LossOptions& options, int64_t slots, int64_t head_bytes, int64_t threads);
 
 // Blocks of one part of a plan with `blocks` blocks of `block_size` slots, whose hidden rows take `row_bytes` each; the

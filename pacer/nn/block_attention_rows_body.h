@@ -72,13 +72,7 @@ void prefix_backward(const PrefixRowBackward& row) {
   }
 }
 
-float dot(const float* a, const float* b, int64_t n) {
-  Lanes total{};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) total += load(a + i) * load(b + i);
-  if (i < n) total += load_part(a + i, n - i, 0.0f) * load_part(b + i, n - i, 0.0f);
-  return sum_of(total);
-}
+float dot(const float* a, const float* b, int64_t n) { return dot_of(a, b, n); }
 
 // y = y * factor + x * weight
 void blend(float* y, float factor, const float* x, float weight, int64_t n) {

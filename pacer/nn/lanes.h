@@ -66,6 +66,14 @@ PACER_LANES float sum_of(const Lanes& x) {
   }
   return part[0];
 }
+// sum of a_i b_i.
+PACER_LANES float dot_of(const float* a, const float* b, int64_t n) {
+  Lanes total{};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) total += load(a + i) * load(b + i);
+  if (i < n) total += load_part(a + i, n - i, 0.0f) * load_part(b + i, n - i, 0.0f);
+  return sum_of(total);
+}
 PACER_LANES float largest_of(const Lanes& x) {
   float part[kLanes];
   store(part, x);

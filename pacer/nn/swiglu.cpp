@@ -64,8 +64,8 @@ PACER_CLONES void backward_one(const uint16_t* gate_up, const uint16_t* dy, uint
 }
 
 template <typename T>
-T* data_of(const at::Tensor& tensor) {
-  return static_cast<T*>(tensor.mutable_data_ptr());
+const T* data_of(const at::Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
 }
 
 // Calls row(i) for all rows, which the threads share.
@@ -81,7 +81,7 @@ at::Tensor forward_of(const at::Tensor& gate_up) {
   const int64_t inner = gate_up.size(1) / 2;
   at::Tensor y = at::empty({gate_up.size(0), inner}, gate_up.options());
   const T* from = data_of<T>(gate_up);
-  T* to = data_of<T>(y);
+  T* to = static_cast<T*>(y.mutable_data_ptr());
   for_rows(gate_up, [&](int64_t i) { forward_one(from + i * 2 * inner, to + i * inner, inner); });
   return y;
 }
@@ -91,7 +91,7 @@ at::Tensor backward_of(const at::Tensor& gate_up, const at::Tensor& dy) {
   const int64_t inner = gate_up.size(1) / 2;
   at::Tensor d = at::empty_like(gate_up);
   const T *from = data_of<T>(gate_up), *grad = data_of<T>(dy);
-  T* to = data_of<T>(d);
+  T* to = static_cast<T*>(d.mutable_data_ptr());
   for_rows(gate_up,
            [&](int64_t i) { backward_one(from + i * 2 * inner, grad + i * inner, to + i * 2 * inner, inner); });
   return d;

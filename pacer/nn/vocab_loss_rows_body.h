@@ -101,15 +101,6 @@ Distance distance(const float* e, const float* p, int64_t n, float scale) {
   return {sum_of(l1), sum_of(mass)};
 }
 
-// sum of p_i z_i.
-float product_sum(const float* p, const float* z, int64_t n) {
-  Lanes total{};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) total += load(p + i) * load(z + i);
-  if (i < n) total += load_part(p + i, n - i, 0.0f) * load_part(z + i, n - i, 0.0f);
-  return sum_of(total);
-}
-
 // Writes the gradient row in place of e; value(e_i, p_i) is that of a column. A bf16 row is half as long, so its writes
 // never pass the reads.
 template <typename Value>
@@ -168,7 +159,7 @@ DraftRowTerms draft(const DraftRow& row) {
   DraftRowTerms terms;
   const float max = row.bias == nullptr ? row_max(row.logits, row.n) : add_and_max(row.logits, row.bias, row.n);
   const float at_label = row.label < 0 ? 0.0f : row.logits[row.label];
-  const float expected = row.soft ? product_sum(row.teacher, row.logits, row.n) : at_label;
+  const float expected = row.soft ? dot_of(row.teacher, row.logits, row.n) : at_label;
   const float total = exponentials(row.logits, row.n, max);
   const float scale = 1.0f / total;
   if (row.label >= 0) {

@@ -217,9 +217,8 @@ std::vector<Key> make_schema() {
 
       Row("loss.ce", at(&R::loss, &L::ce), "weight of the cross-entropy with the labels").from(0).to(1000),
       Row("loss.labels", at(&R::loss, &L::labels),
-          "of the cross-entropy: `hard`, the target's tokens, or `soft`, its whole distribution, which teaches more by "
-          "few "
-          "answers")
+          "of the cross-entropy: `hard`, the target's tokens, or `soft`, its whole distribution, which teaches more "
+          "by few answers")
           .of({"hard", "soft"}),
       Row("loss.l1", at(&R::loss, &L::l1), "weight of the L1 distance to the target's distribution").from(0).to(1000),
       Row("loss.confidence", at(&R::loss, &L::confidence), "weight of the confidence head's loss").from(0).to(1000),
